@@ -2,7 +2,7 @@
 
     make pictures
 
-Four show what benchmarks have measured or simulated, which is kept in docs/measured (make_pages takes new results).
+Some show what benchmarks have measured or simulated, which is kept in docs/measured (make_pages takes new results).
 
 The same pictures each time, byte for byte, with one version of matplotlib: a test compares them with those in the tree.
 """
@@ -21,6 +21,7 @@ from measured_grid import grid_picture
 from measured_growth import growth_picture
 from measured_peers import peers_picture
 from measured_ray import ray_scaling_picture
+from measured_simulation import simulation_picture
 
 FOLDER = Path(__file__).parent / "pictures"
 MEASURED = Path(__file__).parent / "measured"
@@ -42,6 +43,7 @@ PICTURES = {
     "padding": padding_of_batches,
     "peers": lambda: peers_picture(facts("peers")),
     "ray-scaling": lambda: ray_scaling_picture(facts("ray_scaling")),
+    "simulation": lambda: simulation_picture(facts("simulation")),
     "splits": splits,
 }
 

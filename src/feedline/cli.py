@@ -26,6 +26,7 @@ from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.bench import bench_command as bench
 from feedline.diagnose.deadline import patience
 from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
+from feedline.diagnose.explorer import explore_command as explore
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.quiet import aside
 from feedline.diagnose.rendering import BAD, Answer, painted, width_of_terminal, write
@@ -140,6 +141,13 @@ COMMANDS = (
         "how many workers, and of which kind, keep a training step busy",
         tune.options,
         tune.run,
+        runs_a_script=True,
+    ),
+    Command(
+        "explore",
+        "one page that shows how loading works, on your numbers and on your runs",
+        explore.options,
+        explore.run,
         runs_a_script=True,
     ),
     Command(

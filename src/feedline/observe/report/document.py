@@ -12,14 +12,14 @@ from html import escape
 from importlib.resources import files
 
 
-def document(title: str, body: str, data: str = "", script: str = "") -> str:
-    """A whole page; `data` is JSON for the script, escaped for a script element.
+def document(title: str, body: str, data: str = "", script: str = "", style: str = "") -> str:
+    """A whole page; `data` is JSON for the script, escaped for a script element; `style` comes after page.css.
 
     >>> "<h1>Hello</h1>" in document("A page", "<h1>Hello</h1>")
     True
     """
     scripts = _SCRIPTS.format(data=data, script=script) if script else ""
-    return writable(_PAGE.format(title=escape(title), style=part("page.css"), body=body, scripts=scripts))
+    return writable(_PAGE.format(title=escape(title), style=part("page.css") + style, body=body, scripts=scripts))
 
 
 def writable(text: str) -> str:

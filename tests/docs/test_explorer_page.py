@@ -1,0 +1,66 @@
+"""The page of the docs about the explorer, and what its benchmark has measured."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from kinds import thorough
+
+from feedline.diagnose.explorer.bundle import page_with
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_simulation_is_within_a_tenth_of_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    from measured_simulation import apart
+
+    found = apart(json.loads((DOCS / "measured" / "simulation.json").read_text(encoding="utf-8")))
+    assert len(found) >= 12
+    assert {name: off for name, off in found.items() if abs(off) > 0.1} == {}
+    sys.modules.pop("measured_simulation")
+
+
+@pytest.fixture
+def make_explorer(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(DOCS)
+    yield importlib.import_module("make_explorer")
+    sys.modules.pop("make_explorer")
+
+
+def test_the_page_in_the_docs_is_what_is_bundled_now_and_small() -> None:
+    kept = (DOCS / "explore.html").read_text(encoding="utf-8")
+    assert kept == page_with(), "run python docs/make_explorer.py --page"
+    assert len(kept.encode()) <= 300_000
+
+
+def masked(lines: list[str]) -> set[str]:
+    """The lines without numbers, and without those of which there may be more or fewer."""
+    own = [re.sub(r"; when last measured.*", "", line) for line in lines if not re.match(r"batch |  ", line)]
+    return {re.sub(r"\d+", "0", line) for line in own}
+
+
+RUNS = [
+    pytest.param(side, fault, number, marks=thorough if side == "torch" or (fault == "hang" and not number) else ())
+    for fault, sides in json.loads((DOCS.parent / "src/feedline/diagnose/explorer/page/words.json").read_text()).items()
+    for side, runs in sides.items()
+    for number in range(len(runs))
+]
+
+
+@pytest.mark.parametrize(("side", "fault", "number"), RUNS)
+def test_the_words_are_still_those_that_are_printed(
+    make_explorer: ModuleType, side: str, fault: str, number: int
+) -> None:
+    kept = json.loads(make_explorer.WORDS.read_text(encoding="utf-8"))[fault][side][number]
+    patience = 300 if kept["ended"] else 30
+    now = make_explorer.recorded(side, fault, kept["options"], patience)
+    assert (now["batches"], now["ended"]) == (kept["batches"], kept["ended"])
+    assert masked(now["lines"]) == masked(kept["lines"])
