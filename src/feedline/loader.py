@@ -22,11 +22,12 @@ from feedline.datasets import fingerprint_of
 from feedline.engine.loop import BatchIterator
 from feedline.engine.session import Session
 from feedline.messages.outcome import BadSample
+from feedline.observe.epoch_bar import WithProgress
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
-from feedline.options.loader_line import loader_in_words
+from feedline.options.loader_line import loader_in_html, loader_in_words
 from feedline.options.option import picked
 from feedline.options.table import CoreOptions
 from feedline.order.last_batch import lone_sample
@@ -155,6 +156,9 @@ class DataLoader(CoreOptions, Generic[B]):
     def __repr__(self) -> str:
         return loader_in_words(self, self.options.workers)
 
+    def _repr_html_(self) -> str:
+        return loader_in_html(self, self.options.workers)
+
     def __iter__(self) -> BatchIterator[B]:
         """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
         if (hint := _hint(self.options)) is not None:
@@ -229,6 +233,23 @@ class DataLoader(CoreOptions, Generic[B]):
         """
         return Forever(self, batches_per_epoch)
 
+    def progress(self, name: str | None = None) -> WithProgress[B]:
+        """One epoch with a progress bar: samples per second, and the share of the time that the loop waited.
+
+        The bar is tqdm's or rich's (whichever is installed) in a terminal, and HTML in a notebook; in a log it is one
+        line at the end. A resumed epoch begins at its place. `name` is shown instead of the epoch's number.
+
+        >>> import contextlib, sys
+        >>> with contextlib.redirect_stderr(sys.stdout):  # so that this example can be tested
+        ...     for batch in DataLoader(range(5), batch_size=2).progress("train"):  # doctest: +ELLIPSIS
+        ...         print(batch)
+        [0 1]
+        [2 3]
+        [4]
+        train: 3 of 3 batches, ... samples/s, waited ... % of ... s
+        """
+        return WithProgress(self, self._batches_before, name)
+
     # What another front changes.
 
     _dialect = NUMPY
@@ -240,6 +261,15 @@ class DataLoader(CoreOptions, Generic[B]):
     def _turns(self) -> Callable[[], Turns]:
         """How ranks divide a stream. A function that does not refer to the loader: the plan keeps it."""
         return partial(turns_for, self.options.ranks, self.options.uneven)
+
+    def _batches_before(self) -> int:
+        """How many batches of the next epoch were delivered before its state was saved."""
+        options = self.options
+        if options.stream:
+            return self._progress.batches_before(1, None)
+        sharing = _sharing(options)
+        size = options.batch_size if options.batched and not sharing.whole_batches else None
+        return self._progress.batches_before(sharing.ranks, size)
 
     def _kind(self, seed: int | None) -> Kind:
         return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))

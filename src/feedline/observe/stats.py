@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from feedline.errors.counting import counted
 from feedline.observe.exposition import Metric, exposition
+from feedline.observe.html_table import lines_with_bar
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,10 @@ class Stats:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        first, *lines = str(self).splitlines()
+        return lines_with_bar(first, lines, "waited", self.epoch.waiting_share)
 
     def scalars(self) -> dict[str, float]:
         """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.

@@ -1,4 +1,4 @@
-"""A loader in one line, for printing it.
+"""A loader in one line, for printing it, or as a table in a notebook.
 
 Takes: a loader of either front. Gives: its dataset, batches and workers, in words.
 Promises: there is always a line, whatever the user's dataset or sampler does when it is asked for its length.
@@ -11,7 +11,14 @@ from typing import Any
 
 from feedline.errors.counting import counted
 from feedline.errors.foreign import ask
+from feedline.observe.html_table import two_columns
 from feedline.options.worker_count import AutoCount
+
+
+def loader_in_html(loader: Any, kind: str) -> str:
+    """The same as a table, for notebooks."""
+    name, what, batches, workers = _parts(loader, kind)
+    return two_columns(name, {"dataset": what, "batches": batches, "workers": workers})
 
 
 def loader_in_words(loader: Any, kind: str) -> str:
@@ -21,13 +28,18 @@ def loader_in_words(loader: Any, kind: str) -> str:
     >>> DataLoader(range(100), batch_size=8, num_workers=2, workers="thread")
     <feedline.DataLoader: range of 100 samples, 13 batches of 8, 2 worker threads>
     """
+    name, *rest = _parts(loader, kind)
+    return f"<{name}: {', '.join(rest)}>"
+
+
+def _parts(loader: Any, kind: str) -> tuple[str, str, str, str]:
     dataset = ask(loader, "dataset")
     samples, batches, size = _length(dataset), _length(loader), ask(loader, "batch_size")
     what = type(dataset).__name__ + ("" if samples is None else f" of {counted(samples, 'sample')}")
     many = "batches" if batches is None else counted(batches, "batch")
     of = f" of {size}" if isinstance(size, int) else ""
     name = f"{type(loader).__module__.removesuffix('.loader')}.{type(loader).__qualname__}"  # as users import it
-    return f"<{name}: {what}, {many}{of}, {_workers(loader, kind)}>"
+    return name, what, f"{many}{of}", _workers(loader, kind)
 
 
 def _workers(loader: Any, kind: str) -> str:

@@ -47,6 +47,14 @@ class Progress:
         """The next iteration begins there."""
         self.epoch, self._loaded, self._latest, self._between = place.epoch, place, None, _Between()
 
+    def batches_before(self, ranks: int, size: int | None) -> int:
+        """How many batches of this size had been delivered to each rank before the place where `begin` will begin."""
+        place = self._loaded
+        if place is None:
+            return 0
+        whole = place.batches if size is None else -(-place.samples // (size * ranks))
+        return whole + len(place.ahead)
+
     def begin(
         self,
         shards: int,

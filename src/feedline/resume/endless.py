@@ -14,6 +14,7 @@ from typing import Any
 
 from feedline.errors import FeedlineError, StateError
 from feedline.errors.checks import check_whole
+from feedline.observe.epoch_bar import WithProgress
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead
 
 AHEAD = (
@@ -43,6 +44,10 @@ class Forever:
             self._given = 0
         self._goes_on = False
         return _Virtual(self)
+
+    def progress(self, name: str | None = None) -> WithProgress[Any]:
+        """One virtual epoch with a progress bar; see `DataLoader.progress`."""
+        return WithProgress(self, lambda: self._given if self._goes_on else 0, name)
 
     def following(self) -> Any:
         """The next batch; starts the data again if they have ended."""

@@ -128,6 +128,14 @@ class Engine:
         """The number of the next epoch."""
         return self._progress.epoch
 
+    def batches_before(self, loader: Loader) -> int:
+        """How many batches of the next epoch were delivered before its state was saved."""
+        if streams(loader.dataset):
+            return self._progress.batches_before(1, None)
+        sharing = sharing_in(loader._index_sampler)
+        counted_in_samples = loader._auto_collation and not sharing.whole_batches
+        return self._progress.batches_before(sharing.ranks, loader.batch_size if counted_in_samples else None)
+
     def set_epoch(self, loader: Loader, epoch: int) -> None:
         """Set the next epoch, also in torch's samplers that have `set_epoch`."""
         self._progress.set_epoch(epoch)

@@ -23,9 +23,10 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
+from feedline.observe.epoch_bar import WithProgress
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
-from feedline.options.loader_line import loader_in_words
+from feedline.options.loader_line import loader_in_html, loader_in_words
 from feedline.options.worker_count import as_number
 from feedline.resume.endless import Forever
 from feedline.torch.collate import compose
@@ -164,6 +165,9 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def __repr__(self) -> str:
         return loader_in_words(self, self._feedline.own.workers)
 
+    def _repr_html_(self) -> str:
+        return loader_in_html(self, self._feedline.own.workers)
+
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         """Begin an epoch; draws from the generator exactly as torch's loader does."""
         if _is_pipe(self.dataset):
@@ -188,6 +192,14 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def forever(self, batches_per_epoch: int) -> Forever:
         """Batches without end, in virtual epochs of exactly `batches_per_epoch`; see `feedline.DataLoader.forever`."""
         return Forever(self, batches_per_epoch)
+
+    def progress(self, name: str | None = None) -> WithProgress[T]:
+        """One epoch with a progress bar: samples per second, and the share of the time that the loop waited.
+
+        The bar is tqdm's or rich's (whichever is installed) in a terminal, and HTML in a notebook; in a log it is one
+        line at the end. A resumed epoch begins at its place. `name` is shown instead of the epoch's number.
+        """
+        return WithProgress(self, lambda: self._feedline.batches_before(self), name)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands, as a small dict; it can be taken at any moment.
