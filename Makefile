@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OMP_WAIT_POLICY := passive
 export OPENBLAS_THREAD_TIMEOUT := 4
 
-.PHONY: demo test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-ray test-sources test-diagnose \
+.PHONY: demo docs test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-ray test-sources test-diagnose \
 	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
 .DELETE_ON_ERROR:
 
@@ -92,6 +92,11 @@ lint: .venv/test.done
 
 soak: .venv/test.done
 	$(BIN)/python tests/faults/soak.py
+
+# The site, in build/site; no network. Its check is in tests/docs/test_site.py.
+docs: .venv/docs.done
+	$(BIN)/python docs/make_site.py
+	@echo "see build/site/index.html: $(PYTHON) -m http.server --directory build/site"
 
 pictures: .venv/test.done
 	$(BIN)/python docs/make_pictures.py

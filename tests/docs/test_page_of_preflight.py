@@ -94,6 +94,6 @@ def test_the_code_on_the_page_runs() -> None:
         exec(code.replace("batch_bytes=38 << 20", "batch_bytes=1, trial=False"), {})
 
 
-@pytest.mark.parametrize("page", ["zensical.toml", "docs/design.md"])
+@pytest.mark.parametrize("page", ["docs/zensical.toml", "docs/design.md"])
 def test_it_is_linked(page: str) -> None:
     assert "preflight.md" in (HERE / page).read_text()

@@ -9,10 +9,10 @@ import feedline
 from feedline.reading.fetch_coroutines import COROUTINES
 
 PAGES = {  # how many examples at least, and who links to it
-    "collation.md": (16, ("zensical.toml", "docs/design.md")),
-    "latency.md": (7, ("zensical.toml", "docs/design.md")),
-    "samplers.md": (20, ("zensical.toml",)),
-    "splits-and-mixing.md": (21, ("zensical.toml",)),
+    "collation.md": (16, ("docs/zensical.toml", "docs/design.md")),
+    "latency.md": (7, ("docs/zensical.toml", "docs/design.md")),
+    "samplers.md": (20, ("docs/zensical.toml",)),
+    "splits-and-mixing.md": (21, ("docs/zensical.toml",)),
 }
 
 

@@ -64,6 +64,6 @@ def test_the_table_of_options_is_complete_and_has_their_defaults() -> None:
         assert ast.literal_eval(dict(TABLE)[name]) == row.default
 
 
-@pytest.mark.parametrize("page", ["zensical.toml", "docs/design.md"])
+@pytest.mark.parametrize("page", ["docs/zensical.toml", "docs/design.md"])
 def test_it_is_linked(page: str) -> None:
     assert "when-things-go-wrong.md" in (HERE / page).read_text()

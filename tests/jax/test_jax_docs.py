@@ -33,7 +33,7 @@ def test_the_example_of_the_readme_runs() -> None:
 
 
 def test_the_page_is_linked_and_names_tests_that_there_are() -> None:
-    check_links("jax.md", ("zensical.toml", "docs/design.md", "docs/options.md"))
+    check_links("jax.md", ("docs/zensical.toml", "docs/design.md", "docs/options.md"))
     for name in re.findall(r"(?:tests|examples|benchmarks)/[\w/]+\.py", text_of("jax.md")):
         assert (ROOT / name).exists()
 

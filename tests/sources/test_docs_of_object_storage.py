@@ -26,4 +26,4 @@ def test_the_examples_give_what_they_say_and_the_page_is_linked(
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     objects.befall()
     check_examples("object-storage.md", 16, doctest.NORMALIZE_WHITESPACE)
-    check_links("object-storage.md", ("zensical.toml", "docs/design.md"))
+    check_links("object-storage.md", ("docs/zensical.toml", "docs/design.md"))

@@ -15,12 +15,12 @@ from feedline import sources
 from feedline.sources.decoding import Decoders
 
 PAGES = {  # how many examples at least, and who links to it
-    "files.md": (16, ("zensical.toml", "docs/design.md")),
-    "parquet.md": (11, ("zensical.toml",)),
-    "sound-and-video.md": (18, ("zensical.toml",)),
-    "sql.md": (21, ("zensical.toml",)),
-    "streams.md": (26, ("zensical.toml",)),
-    "tar-shards.md": (11, ("zensical.toml",)),
+    "files.md": (16, ("docs/zensical.toml", "docs/design.md")),
+    "parquet.md": (11, ("docs/zensical.toml",)),
+    "sound-and-video.md": (18, ("docs/zensical.toml",)),
+    "sql.md": (21, ("docs/zensical.toml",)),
+    "streams.md": (26, ("docs/zensical.toml",)),
+    "tar-shards.md": (11, ("docs/zensical.toml",)),
 }
 NAMED = {
     "parquet.md": ("ParquetDataset", "ParquetStream"),
