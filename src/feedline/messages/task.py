@@ -52,9 +52,14 @@ class Task(NamedTuple):
     """If other processes make the other rows of a global batch: its number of samples, how many different sets of rows
     processes have, and which of them this is. None if the task has the whole batch."""
 
+    draws_as: int | None = None
+    """What the global generators are seeded with instead of `seq`, because other ranks have a batch of that number."""
+
     @property
     def draw(self) -> int:
         """The number that the global generators are seeded with: processes with other rows draw other numbers."""
+        if self.draws_as is not None:
+            return self.draws_as
         return self.seq if self.share is None else self.seq * self.share[1] + self.share[2]
 
     @property

@@ -19,7 +19,7 @@ from feedline.messages.task import Task
 from feedline.order.permutation import Counting, Permutation
 from feedline.order.prediction import sampler_of_next_epoch
 from feedline.order.rank_turns import Turns
-from feedline.order.ranks import repeats_over_ranks, share_length, share_of, turns_of
+from feedline.order.ranks import draws_as, repeats_over_ranks, share_length, share_of, turns_of
 from feedline.order.replay import Again, compare
 from feedline.order.sampler import (
     MakesBatches,
@@ -130,8 +130,11 @@ class OrderPlan:
             if first + size > known_from + len(known):
                 known, known_from = indices_at(order, first, first + size * stretch), first
             indices = known[first - known_from : first - known_from + size]
+            place = first * ranks + rank
             if repeats:
-                yield Task(seq, epoch, seed, indices, first * ranks + rank, stride=ranks)
+                yield Task(seq, epoch, seed, indices, place, stride=ranks, draws_as=draws_as(rank, place))
+            elif rank:
+                yield Task(seq, epoch, seed, indices, draws_as=draws_as(rank, place))
             else:
                 yield Task(seq, epoch, seed, indices)
 
@@ -173,7 +176,8 @@ class BatchPlan:
         share, repeats = share_of(self._sampler, self._seed if own_seed is None else own_seed, epoch), self.repeats
         compare(place, lambda: share[past - 1] if 0 < past <= len(share) else ())
         for seq, number in enumerate(range(past, len(share)), place.batches):
-            yield Task(seq, epoch, self._seed, share[number], share.first(number, repeats))
+            first, draws = share.first(number, repeats), share.draws_as(number)
+            yield Task(seq, epoch, self._seed, share[number], first, draws_as=draws)
 
 
 class IterablePlan:

@@ -179,6 +179,20 @@ class BatchShare:
         place = number * self._ranks + self._rank
         return place << 32 if repeats or place >= len(self._batches) else -1
 
+    def draws_as(self, number: int) -> int | None:
+        """What a batch seeds the global generators with: its number over all ranks, so for any number of them."""
+        return None if self._ranks == 1 else (number * self._ranks + self._rank) % len(self._batches)
+
+
+def draws_as(rank: int, place: int) -> int | None:
+    """What a rank's batch seeds the global generators with, if its first index is at that place of the global order.
+
+    No two ranks may draw the same, also not at another step, and also not if the number of ranks changes on the way.
+    So rank 0 draws as a single process does, by the number of its batch (None); the others by their place, and below
+    zero, where no batch's number is.
+    """
+    return (1 << 64) - place if rank else None
+
 
 def share_of(sampler: MakesBatches, seed: int, epoch: int) -> BatchShare:
     """The batches of a sampler: a rank's share, or all."""

@@ -13,7 +13,6 @@ from typing import Any
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedline.errors import OptionError
-from feedline.errors.foreign import ask, has
 from feedline.order.last_batch import lone_sample
 from feedline.order.ranks import global_length, name_of, ranks_of
 from feedline.order.sampler import Sampler, has_batches, samplers_in
@@ -21,6 +20,7 @@ from feedline.order.samplers import BatchSampler as OwnBatchSampler
 from feedline.resume.passed import Sharing
 from feedline.resume.state import Kind
 from feedline.torch.orders import is_stock_order
+from feedline.torch.rank_turns import accelerates, shares_out
 
 
 def kind_of(index_sampler: Any, batched: bool, seed: int | None) -> Kind:
@@ -44,7 +44,7 @@ def check_ranks(sampler: Any) -> None:
     """Refuse a sampler inside torch's DistributedSampler, which takes it for a dataset: it would share out the numbers
     from 0 on, and not the sampler's indices."""
     for each in samplers_in(sampler):
-        inner = each.dataset if _shares_out(each) else None
+        inner = each.dataset if shares_out(each) else None
         if isinstance(inner, (Sampler, OwnBatchSampler)):
             raise OptionError(
                 f"torch's DistributedSampler takes {type(inner).__name__} for a dataset, and gives the numbers 0 to "
@@ -57,7 +57,7 @@ def sharing_in(index_sampler: Any) -> Sharing:
     """How the order is shared out over ranks."""
     if is_stock_order(index_sampler):
         return Sharing(1, False, index_sampler.batch_size, global_length(index_sampler.sampler))
-    if (ranks := _accelerates(index_sampler)) > 1:
+    if (ranks := accelerates(index_sampler)) > 1:
         return Sharing(ranks)  # one rank's state is given to all, so its latest indices cannot be compared
     is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
     size, inner = (index_sampler.batch_size, index_sampler.sampler) if is_batched else (None, index_sampler)
@@ -67,22 +67,11 @@ def sharing_in(index_sampler: Any) -> Sharing:
 def ranks_in(index_sampler: Any) -> int:
     """The number of ranks that share the order, for samplers of known kinds."""
     inner: Any = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
-    return inner.num_replicas if _shares_out(inner) else ranks_of(index_sampler)
-
-
-def _accelerates(sampler: Any) -> int:
-    """The number of ranks over which Accelerate shares out a batch sampler, if this is one rank's part; else 0."""
-    is_part = has(sampler, "batch_sampler") and has(sampler, "process_index")
-    return int(ask(sampler, "num_processes", 0)) if is_part else 0
-
-
-def _shares_out(sampler: Any) -> bool:
-    """Is it torch's DistributedSampler, or a subclass that shares out the order in the same way?"""
-    return isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
+    return inner.num_replicas if shares_out(inner) else ranks_of(index_sampler)
 
 
 def _length_of(sampler: Any) -> int | None:
-    if _accelerates(sampler):
+    if accelerates(sampler):
         return global_length(sampler.batch_sampler)  # the length of the part may differ by rank
     return len(sampler.dataset) if isinstance(sampler, DistributedSampler) else global_length(sampler)  # type: ignore[arg-type]
 
@@ -90,10 +79,10 @@ def _length_of(sampler: Any) -> int | None:
 def _name_of(sampler: Any) -> str:
     # torch's RandomSampler has another order than feedline's sampler of that name.
     name = ("torch." if type(sampler).__module__.startswith("torch.utils.data") else "") + name_of(sampler)
-    if _accelerates(sampler):
+    if accelerates(sampler):
         return f"{name} on {sampler.num_processes} ranks"
     if not isinstance(sampler, DistributedSampler):
         return name
     # The state may be another rank's, so the indices before the place cannot be compared.
     order = f"seed={sampler.seed}" if sampler.shuffle else "shuffle=False"
-    return f"{name}({order})" if _shares_out(sampler) else f"{name}({order}) on {sampler.num_replicas} ranks"
+    return f"{name}({order})" if shares_out(sampler) else f"{name}({order}) on {sampler.num_replicas} ranks"

@@ -20,12 +20,13 @@ from feedline.errors.foreign import ask
 from feedline.messages.task import AsGiven, Task
 from feedline.order.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.order.ranks import DistributedSampler as OwnDistributed
-from feedline.order.ranks import Listed
+from feedline.order.ranks import Listed, draws_as
 from feedline.order.replay import Again, compare
 from feedline.order.sampler import Sampler, has_batches, has_order, is_ours, samplers_in
 from feedline.order.samplers import BatchSampler as OwnBatchSampler
 from feedline.resume.state import Place, Tail
 from feedline.torch.drawn import Drawn, TorchGenerators
+from feedline.torch.rank_turns import turns_in
 
 _BLOCK = 1 << 16
 """Indices made at a time; making this many takes almost no time and half a megabyte."""
@@ -37,6 +38,8 @@ class Indices(NamedTuple):
     batches: Iterator[Any]
     unique: bool
     """Does each index come only once?"""
+    turns: tuple[int, int] = (1, 0)
+    """The number of ranks that take the indices in turn, and which this is."""
     state: Callable[[], Any] = lambda: None
     """Returns the sampler's own state, if it has one."""
 
@@ -45,9 +48,13 @@ class Indices(NamedTuple):
         return MapTasks(self._number(seed, place), self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
-        first = place.samples
+        (ranks, rank), first = self.turns, place.samples
         for seq, batch in enumerate(self.batches, place.batches):
-            yield Task(seq, place.epoch, seed, batch, -1 if self.unique else first)
+            if ranks == 1:
+                yield Task(seq, place.epoch, seed, batch, -1 if self.unique else first)
+            else:
+                begin = first * ranks + rank
+                yield Task(seq, place.epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
             first += len(batch)
 
 
@@ -136,12 +143,12 @@ class Asking:
         index_sampler, place = self._index_sampler, self._place
         if not self._batched:
             source = _again(index_sampler, place, batches=False)
-            return Indices(([index] for index in source), False, source.state)
+            return Indices(([index] for index in source), False, turns_in(index_sampler), source.state)
         if type(index_sampler) is BatchSampler:
             return _of_stock_batches(index_sampler, place, self._drawn)
         source = _again(index_sampler, place, batches=True)
         # A dataset that reads many at once gets what the batch sampler gives, unchanged: a tuple, a slice, a tensor.
-        return Indices(map(_as_given if self._at_once else batch_of, source), False, source.state)
+        return Indices(map(_as_given if self._at_once else batch_of, source), False, turns_in(index_sampler), source.state)
 
 
 def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -> Indices:
@@ -157,7 +164,7 @@ def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -
                 return
             yield batch
 
-    return Indices(lists(), False, source.state)
+    return Indices(lists(), False, turns_in(sampler), source.state)
 
 
 def _again(sampler: Any, place: Place, batches: bool) -> Again:

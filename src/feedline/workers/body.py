@@ -186,7 +186,7 @@ class Body:
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         if self._draws:
-            draw = task.seq if task.share is None else task.draw
+            draw = task.seq if task.share is None and task.draws_as is None else task.draw
             self._generators.enter(task_seed(task.seed, task.epoch, draw))
         if self._together is not None:
             self._together.begin()
