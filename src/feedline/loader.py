@@ -37,6 +37,7 @@ from feedline.order.ranks import given_epoch, global_length, name_of, ranks_of
 from feedline.order.replay import end_of
 from feedline.order.sampler import follow_epoch, has_batches, has_order, is_ours
 from feedline.order.samplers import BatchSampler, RandomSampler, SequentialSampler
+from feedline.order.shares import WHOLE, Share, SharedPlan, share_for
 from feedline.randomness.rng import mix
 from feedline.resume.checkpoint import Progress, lacking, read_again
 from feedline.resume.endless import Forever
@@ -78,6 +79,7 @@ class DataLoader(CoreOptions, Generic[B]):
         seed: Order and random draws follow from the seed and the epoch; None draws a seed.
         workers: The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).
         ray_options: For workers="ray": options of Ray's actors, such as `resources` (docs/ray.md).
+        global_batch_size: The number of samples in a batch of all ranks; each makes its share (docs/elastic.md).
         shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
         collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
         fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
@@ -122,6 +124,7 @@ class DataLoader(CoreOptions, Generic[B]):
         seed: int | None = None,
         workers: str = "process",
         ray_options: dict[str, Any] | None = None,
+        global_batch_size: int | None = None,
         shuffle_buffer: int = 0,
         collate: Any = None,
         fetch_threads: int = 0,
@@ -167,7 +170,7 @@ class DataLoader(CoreOptions, Generic[B]):
 
     def _begin(self) -> tuple[BatchIterator[B], Passed]:
         """The epoch's batches, and what counts them."""
-        turns = self._turns()()
+        turns, share = self._turns()(), share_for(self.options.global_batch_size)
         shards = max(1, self.options.num_workers) * turns.ranks if self.options.stream else 0
         keeps_datasets = self.options.persistent_workers or not self.options.num_workers
         said = end_of(_given_sampler(self.options))
@@ -177,7 +180,10 @@ class DataLoader(CoreOptions, Generic[B]):
             if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
             length, predict = (lambda: len(self._plan)), (lambda: self._plan.predicted(passed.epoch + 1))
-            needed, job = picked(Options, vars(self.options)), _job(self.options, turns, passed.epoch, self._dialect)
+            needed, job = (
+                picked(Options, vars(self.options)),
+                _job(self.options, turns, share, passed.epoch, self._dialect),
+            )
             return self._session.begin(needed, tasks, passed, length, job, predict=predict), passed
         except BaseException:
             self._progress.take_back()
@@ -187,6 +193,19 @@ class DataLoader(CoreOptions, Generic[B]):
     def epoch(self) -> int:
         """The number of the epoch that the next `iter()` will begin."""
         return self._progress.epoch
+
+    @property
+    def weight(self) -> float:
+        """What to multiply the mean loss of the latest batch by, with `global_batch_size` (docs/elastic.md); else 1.
+
+        Ranks average their gradients. Where their shares of a batch differ by a sample, that average is the gradient of
+        the whole batch only if each share counts by its samples.
+        """
+        return self._progress.weight
+
+    @property
+    def _share_given(self) -> tuple[int, float] | None:
+        return self._progress.share_given
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands, as a small dict; it can be taken at any moment.
@@ -272,7 +291,8 @@ class DataLoader(CoreOptions, Generic[B]):
         return self._progress.batches_before(sharing.ranks, size)
 
     def _kind(self, seed: int | None) -> Kind:
-        return replace(kind_of(self.options, seed), fingerprint=fingerprint_of(self.options.dataset))
+        size, content = self.options.global_batch_size, fingerprint_of(self.options.dataset)
+        return replace(kind_of(self.options, seed), global_batch_size=size, fingerprint=content)
 
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced (`on_error`), over all epochs; the last 10,000.
@@ -341,6 +361,12 @@ def _hint(options: LoaderOptions) -> str | None:
 
 
 def _plan(options: LoaderOptions, turns: Callable[[], Turns]) -> Plan:
+    plan, size = _plan_of_all(options, turns), options.global_batch_size
+    return plan if size is None or options.stream else SharedPlan(plan, size, partial(share_for, size))
+
+
+def _plan_of_all(options: LoaderOptions, turns: Callable[[], Turns]) -> Plan:
+    """The plan of a single process."""
     size, drop, seed = options.batch_size, options.drop_last, options.seed
     if options.stream:
         return StreamPlan(options.dataset, size, drop, seed, max(1, options.num_workers), turns)
@@ -388,7 +414,9 @@ def kind_of(options: LoaderOptions, seed: int | None) -> Kind:
     return Kind(seed, global_length(sampler), name_of(sampler), by, batch_size=options.batch_size)
 
 
-def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0, dialect: Dialect = NUMPY) -> Job:
+def _job(
+    options: LoaderOptions, turns: Turns = ONE_RANK, share: Share = WHOLE, epoch: int = 0, dialect: Dialect = NUMPY
+) -> Job:
     return picked(
         Job,
         vars(options),
@@ -398,5 +426,6 @@ def _job(options: LoaderOptions, turns: Turns = ONE_RANK, epoch: int = 0, dialec
         dialect=dialect,
         in_turn=options.assignment == "in_turn",
         turns=turns,
-        unshared=unshared_ranks(options.ranks) if options.stream else 0,
+        share=share if options.stream else WHOLE,
+        unshared=unshared_ranks(options.ranks) if options.stream and options.global_batch_size is None else 0,
     )

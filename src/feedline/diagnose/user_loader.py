@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from feedline.loader import DataLoader
+from feedline.machine.this_rank import ranks as find_ranks
 from feedline.options.option import rows
 
 OURS, TORCHS, JAXS = "feedline", "feedline.torch", "feedline.jax"
@@ -61,6 +62,7 @@ def options_of(loader: Any) -> dict[str, Any]:
     if isinstance(loader, DataLoader):
         given = _checked(loader.options)
         own_batches = loader.options.batch_sampler is not None
+        whole = given.pop("global_batch_size")
     else:
         data: Any = sys.modules["torch"].utils.data
         given = {name: getattr(loader, name) for name in _TORCH_HAS}
@@ -72,8 +74,14 @@ def options_of(loader: Any) -> dict[str, Any]:
         # A BatchSampler that torch has made itself has the loader's batch_size; with the user's, that is None.
         made = type(loader.batch_sampler) is data.BatchSampler and loader.batch_size is not None
         own_batches = loader.batch_sampler is not None and not made
+        whole, batches = given.pop("global_batch_size", None), loader.batch_sampler
+        if whole is not None and given["batch_size"] is None:
+            given |= {"drop_last": batches.drop_last, "sampler": batches.sampler}
+            own_batches = False
         if own_batches:
             given["batch_sampler"] = loader.batch_sampler
+    if whole is not None:  # looked at as one rank's loader
+        given["batch_size"] = -(-whole // find_ranks(None, None, alone=True)[0])
     return {name: value for name, value in given.items() if not (own_batches and name in _BATCHES)}
 
 

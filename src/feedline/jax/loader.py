@@ -43,7 +43,7 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
 
     Options:
         dataset: The data: it has `__getitem__` and `__len__`, or it is iterated over (a stream).
-        global_batch_size: The number of samples in a global batch, over all processes.
+        global_batch_size: The number of samples in a batch of all ranks; each makes its share (docs/elastic.md).
         shuffle: True reads the samples in a random order, a new one in each epoch.
         sampler: An iterable of indices, one for each sample; it decides the order.
         batch_sampler: An iterable of lists of indices, one for each batch; it decides the batches.
@@ -213,7 +213,17 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
                 f"{self.global_batch_size} ({self.layout}): the batches would be others. If the mesh has changed, keep "
                 f"global_batch_size={then}; to change it on purpose, set state['global_batch_size'] to the new number"
             )
-        super().load_state_dict(state)
+        here = {name: value for name, value in state.items() if name != "global_batch_size"} if then else state
+        super().load_state_dict(here)
+
+    @property
+    def weight(self) -> float:
+        """1: a batch is a global array, and a mean over it is one over all its rows, whoever has loaded them."""
+        return 1.0
+
+    @property
+    def _share_given(self) -> None:
+        return None
 
     def _planned(self) -> Plan:
         plan = super()._planned()

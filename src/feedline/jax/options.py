@@ -15,7 +15,7 @@ from feedline.collate.padding import pad
 from feedline.errors import OptionError
 from feedline.errors.checks import check_flag
 from feedline.options.option import Checked, check_each, option, rows
-from feedline.options.single_values import is_stream, or_none, whole
+from feedline.options.single_values import is_stream, whole
 from feedline.options.table import CoreOptions
 from feedline.order.ranks import ranks_of
 
@@ -23,9 +23,7 @@ from feedline.order.ranks import ranks_of
 class OwnJaxOptions:
     """Options that only this front has, and one with another default."""
 
-    global_batch_size: int | None = option(
-        None, or_none(whole(1)), "The number of samples in a global batch, over all processes."
-    )
+    global_batch_size: int | None = CoreOptions.global_batch_size
     sharding: Any = option(
         None,
         None,
@@ -77,7 +75,7 @@ def check_own(given: Mapping[str, Any]) -> Own:
 def core_options(own: Own, given: Mapping[str, Any], processes: int, groups: int) -> dict[str, Any]:
     """The options of the core's loader: it makes this process's rows. `groups`: how many different sets there are."""
     stream = is_stream(given["dataset"])
-    taken = {name: given[name] for name in rows(CoreOptions) if name in given}
+    taken = {name: given[name] for name in rows(CoreOptions) if name in given and name != "global_batch_size"}
     by_batches = given["batch_sampler"] is not None
     taken["batch_size"] = 1 if by_batches else own.global_batch_size  # 1: the core's sign for "not given"
     taken["drop_last"] = own.drop_last and not own.pad_last and not by_batches

@@ -192,6 +192,10 @@ class Outcome(NamedTuple):
     whole: bool | None = None
     """For a stream that was just opened: does this worker read all of it, not only a share? Otherwise None."""
 
+    share: tuple[int, int, int] | None = None
+    """For a stream of which each rank keeps its rows: as in `Task.share`, which a stream's tasks do not have because
+    nobody knows before how many elements there will be."""
+
     @property
     def dropped(self) -> int:
         """Samples that were read and then left out as invalid."""

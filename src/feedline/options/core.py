@@ -49,9 +49,10 @@ def _following(values: dict[str, Any]) -> dict[str, Any]:
     """Values derived from correct options, and the meaning of None."""
     by_batch_sampler, seed = values["batch_sampler"] is not None, values["seed"]
     if seed is None:
-        seed = 0 if values["ranks"] == "shard" else secrets.randbits(62)  # ranks that share a stream need one seed
+        together = values["ranks"] == "shard" or values["global_batch_size"] is not None  # ranks that need one seed
+        seed = 0 if together else secrets.randbits(62)
     return {
-        "batch_size": None if by_batch_sampler else values["batch_size"],
+        "batch_size": None if by_batch_sampler else values["global_batch_size"] or values["batch_size"],
         "batched": by_batch_sampler or values["batch_size"] is not None,
         "prefetch_factor": values["prefetch_factor"] or 2,  # torch's default
         "seed": seed,

@@ -133,6 +133,11 @@ class OwnOptions(ErrorPolicyOptions):
     ray_options: dict[str, Any] | None = option(
         None, or_none(actor_options), 'For workers="ray": options of Ray\'s actors, such as `resources` (docs/ray.md).'
     )
+    global_batch_size: int | None = option(
+        None,
+        or_none(whole(1)),
+        "The number of samples in a batch of all ranks; each makes its share (docs/elastic.md).",
+    )
     shuffle_buffer: int = option(
         0, whole(0), "A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md)."
     )

@@ -27,6 +27,8 @@ def check_together(options: CommonOptions, stream: bool, reads_many: Callable[[A
         raise OptionError("shuffle_buffer is for an IterableDataset; a map-style dataset takes shuffle=True instead")
     _check_error_policy(options)
     _check_ranks(options, stream)
+    if options.global_batch_size is not None:
+        _check_global(options)
     check_assignment(options.assignment, options.num_workers, stream)
     if options.fetch_threads:
         _check_fetching(options, stream, reads_many)
@@ -88,6 +90,44 @@ def _check_ranks(options: CommonOptions, stream: bool) -> None:
         )
     if options.uneven is not None and options.ranks != "shard":
         raise OptionError("uneven says how an IterableDataset that is divided among ranks ends: set ranks='shard', too")
+
+
+def _check_global(options: CommonOptions) -> None:
+    """All ranks together make a batch: whatever lets one of them have other rows, or a batch at another step."""
+    size = f"global_batch_size={options.global_batch_size}"
+    if options.batch_size != 1:
+        raise OptionError(
+            f"batch_size={options.batch_size} and {size} exclude each other: a rank's batches have their size from "
+            f"{size} and the number of ranks; leave out one of them"
+        )
+    if options.batch_sampler is not None:
+        raise OptionError(f"batch_sampler already decides the batches: leave out {size}")
+    if _shares_out(options.sampler):
+        raise OptionError(
+            f"the {type(options.sampler).__name__} gives one rank's share of an order, and {size} gives each rank its "
+            "share of every batch: shared out twice, samples are lost. Leave the sampler out, or pass the one inside "
+            "it; under Lightning, Trainer(use_distributed_sampler=False)"
+        )
+    if options.ranks is not None:
+        raise OptionError(
+            f"ranks={options.ranks!r} and {size} exclude each other: with {size} ranks read the stream together, and "
+            "each keeps its rows of every batch; leave out one of them"
+        )
+    if options.on_error == "skip":
+        raise OptionError(
+            f"on_error='skip' gives a rank fewer rows than its share, and perhaps no batch where others have one, but "
+            f"{size} is a batch of all ranks: set on_error='replace'"
+        )
+    if not options.in_order:
+        raise OptionError(
+            f"in_order=False lets each rank have another batch at the same step, but {size} is one batch of all ranks: "
+            "leave it out"
+        )
+
+
+def _shares_out(sampler: Any) -> bool:
+    ranks = ask(sampler, "num_replicas")
+    return isinstance(ranks, int) and ranks > 1
 
 
 def _check_fetching(options: CommonOptions, stream: bool, reads_many: Callable[[Any], bool]) -> None:

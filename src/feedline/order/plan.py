@@ -130,11 +130,11 @@ class OrderPlan:
             if first + size > known_from + len(known):
                 known, known_from = indices_at(order, first, first + size * stretch), first
             indices = known[first - known_from : first - known_from + size]
-            place = first * ranks + rank
+            begins = first * ranks + rank
             if repeats:
-                yield Task(seq, epoch, seed, indices, place, stride=ranks, draws_as=draws_as(rank, place))
+                yield Task(seq, epoch, seed, indices, begins, stride=ranks, draws_as=draws_as(rank, begins))
             elif rank:
-                yield Task(seq, epoch, seed, indices, draws_as=draws_as(rank, place))
+                yield Task(seq, epoch, seed, indices, draws_as=draws_as(rank, begins))
             else:
                 yield Task(seq, epoch, seed, indices)
 

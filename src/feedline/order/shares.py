@@ -3,7 +3,7 @@
 Takes: the plan of global batches, and which rank this is. Gives: a plan with as many tasks, of this rank's rows.
 Promises: rank r of R has the rows r, r + R, r + 2 R, … of each global batch, so shares differ by one row at most. What
 `feedline.rng()` draws for a row does not depend on R. Every rank has a batch at every step: if the last batch has fewer
-rows than there are ranks, those without any get its first row, which counts for nothing (`weight` is 0).
+rows than there are ranks, those without any get its first row, which counts for nothing (the loader's `weight` is 0).
 Not its job: finding the rank (machine.this_rank), ranks that share an order index by index (ranks), JAX's rows, which
 follow from a sharding (jax.row_plan).
 """
@@ -38,17 +38,12 @@ class Share(NamedTuple):
         """This rank's of all rows; the first one if there are fewer rows than ranks and none for this rank."""
         return batch[self.rank :: self.ranks] if self.rank < len(batch) else batch[:1]
 
-    def weight(self, samples: int) -> float:
-        """What to multiply a mean loss by, if the batch has `samples` rows over all ranks: the share of this rank's rows,
-        times the ranks, because their gradients are averaged.
-
-        >>> [Share(4, rank).weight(6) for rank in range(4)], Share(4, 3).weight(2)
-        ([1.3333333333333333, 1.3333333333333333, 0.6666666666666666, 0.6666666666666666], 0.0)
-        """
-        return self.count(samples) * self.ranks / samples
-
     def count(self, samples: int) -> int:
-        """How many of so many rows are this rank's, without a row that counts for nothing."""
+        """How many of so many rows are this rank's, without one that counts for nothing.
+
+        >>> [Share(4, rank).count(6) for rank in range(4)], Share(4, 3).count(2)
+        ([2, 2, 1, 1], 0)
+        """
         return max(0, -(-(samples - self.rank) // self.ranks))
 
 
@@ -62,7 +57,8 @@ def share_for(global_batch_size: int | None) -> Share:
     count, rank = find_ranks(None, None, alone=True)
     if count > global_batch_size:
         raise OptionError(
-            f"global_batch_size={global_batch_size} is less than one sample for each of {counted(count, 'rank')}: make it at least {count}"
+            f"global_batch_size={global_batch_size} is less than a sample for each of {counted(count, 'rank')}: "
+            f"make it {count} or more"
         )
     return Share(count, rank)
 
@@ -101,17 +97,21 @@ class SharedPlan:
 
 
 class SharedTasks:
-    """One rank's tasks of an epoch; `begin` is the place in the epoch's order of the first row."""
+    """One rank's tasks of an epoch; `begin` is the place in the epoch's order of the first row. `check` is called when
+    the first indices have been taken: can all ranks have the same?"""
 
-    def __init__(self, tasks: Tasks, begin: int, share: Share) -> None:
+    def __init__(self, tasks: Tasks, begin: int, share: Share, check: Callable[[], None] | None = None) -> None:
         self._tasks = tasks
         self._begin = begin
         self._share = share
+        self._check = check
         self.sampler_state = tasks.sampler_state
         self.ended = tasks.ended
 
     def __next__(self) -> Task:
         task = next(self._tasks)
+        if self._check is not None:
+            self._check()
         if self._share.ranks == 1:
             return task
         assert task.indices is not None
@@ -123,7 +123,7 @@ class SharedTasks:
             first=task.first + row * task.stride if task.first >= 0 else -1,
             stride=task.stride * ranks,
             share=(samples, ranks, rank),
-            draws_as=draws_as(rank, begin + rank),
+            draws_as=draws_as(rank, begin + rank) or task.seq,
         )
 
 

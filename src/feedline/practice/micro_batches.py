@@ -98,18 +98,26 @@ class MicroBatches:
         return -(-len(self) // self.steps)
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        return _Groups(iter(self.loader), self.steps, self.count, _is_stacked(self.loader))
+        return _Groups(iter(self.loader), self.steps, self.count, _is_stacked(self.loader), self.loader)
 
 
 class _Groups(Iterator[MicroBatch]):
     """Not a generator: iteration can continue after an error of the loader, and nothing that was read is lost."""
 
-    def __init__(self, batches: Iterator[Any], steps: int, count: Callable[[Any], float] | None, stacked: bool) -> None:
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        steps: int,
+        count: Callable[[Any], float] | None,
+        stacked: bool,
+        loader: Any = None,
+    ) -> None:
         self._batches = batches
+        self._loader = loader
         self._steps = steps
         self._count = count
         self._stacked = stacked
-        self._reading: list[tuple[Any, float]] = []
+        self._reading: list[tuple[Any, float, float]] = []
         self._ready: deque[MicroBatch] = deque()
 
     def __next__(self) -> MicroBatch:
@@ -125,11 +133,19 @@ class _Groups(Iterator[MicroBatch]):
                 if not self._reading:
                     raise
                 break
-            self._reading.append((batch, self._counted(batch)))
+            self._reading.append((batch, *self._shared(batch)))
         group, self._reading = self._reading, []
-        total = sum(count for _, count in group)
-        for place, (batch, count) in enumerate(group, 1):
+        total = sum(of for _, _, of in group)
+        for place, (batch, count, _) in enumerate(group, 1):
             self._ready.append(MicroBatch(batch, place == len(group), count, total))
+
+    def _shared(self, batch: Any) -> tuple[float, float]:
+        """The number in a batch, and what a rank's would be if all ranks had as many: the same without ranks."""
+        share: tuple[float, float] | None = getattr(self._loader, "_share_given", None)
+        if share is not None and self._count is None:
+            return share
+        count = self._counted(batch)
+        return count, count
 
     def _counted(self, batch: Any) -> float:
         if self._count is not None:

@@ -32,6 +32,17 @@ class Progress:
         self._between = _Between()
         self._before: tuple[int, Place | None, Passed | None, _Between] = (0, None, None, self._between)
 
+    @property
+    def share_given(self) -> tuple[int, float] | None:
+        """As in `Passed`, of the latest epoch."""
+        return None if self._latest is None else self._latest.share_given
+
+    @property
+    def weight(self) -> float:
+        """What to multiply the mean loss of the latest batch by, if it is a rank's share of a global batch; else 1."""
+        share = self.share_given
+        return 1.0 if share is None else share[0] / share[1]
+
     def set_epoch(self, epoch: int) -> None:
         """Continue from the beginning of that epoch; a loaded place in it is kept."""
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:

@@ -70,6 +70,15 @@ class Forever:
         return getattr(self._batches, "samples_given", None)
 
     @property
+    def weight(self) -> float:
+        """As the loader's: what to multiply the mean loss of the latest batch by."""
+        return float(getattr(self.loader, "weight", 1.0))
+
+    @property
+    def _share_given(self) -> Any:
+        return getattr(self.loader, "_share_given", None)
+
+    @property
     def is_over(self) -> bool:
         """Has this virtual epoch given all its batches?"""
         return self._given >= self.batches_per_epoch

@@ -17,6 +17,7 @@ from feedline.engine.ledger import Entry
 from feedline.messages.outcome import Outcome
 from feedline.messages.task import Task
 from feedline.order.rank_turns import ONE_RANK, Turns
+from feedline.order.shares import Share
 from feedline.reading.stream_source import next_epoch_record
 from feedline.resume.state import End, NoState, Place, Tail
 
@@ -87,6 +88,9 @@ class Passed:
         # Batches, samples, the sampler's state, the latest indices: one tuple, because another thread may be saving.
         self._counted: tuple[int, int, Any, Any] = (begin.batches, begin.samples, begin.sampler, None)
         self._streams = dict(begin.streams)
+        self.share_given: tuple[int, float] | None = None
+        """Of the latest batch, if it is a share of a global batch: how many of its rows count, and how many each rank
+        would have if all had the same number."""
 
     def has(self, task: Task, sampler_state: Any, oldest: float) -> bool:
         """Was this batch delivered before the place was saved? Then it counts now, and is not made again."""
@@ -120,6 +124,7 @@ class Passed:
         sharing, indices = self._sharing, task.indices
         if task.share is not None:  # other processes have the other rows, so these indices are not in a state
             size = 1 if sharing.whole_batches else task.share[0]
+            self._note_share(task.share)
             self._counted = task.seq + self._step, self._counted[1] + size, sampler_state, None
             return
         if self._is_alone and indices is not None:  # the same as below, but faster: most loaders do this for each batch
@@ -129,6 +134,10 @@ class Passed:
         size = 0 if indices is None else 1 if sharing.whole_batches else len(indices)
         samples = self._counted[1] + size if sharing.ranks == 1 else sharing.after(self._counted[1], size)
         self._counted = task.seq + self._step, samples, sampler_state, indices
+
+    def _note_share(self, share: tuple[int, int, int]) -> None:
+        samples, ranks, rank = share
+        self.share_given = Share(ranks, rank).count(samples), samples / ranks
 
     def hold(self) -> None:
         """From now on, a batch that leaves the loop does not reach the user at once."""
@@ -183,6 +192,8 @@ class Passed:
     def _count_stream(self, outcome: Outcome) -> None:
         batches, samples, sampler, _ = self._counted
         self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
+        if outcome.share is not None:
+            self._note_share(outcome.share)
         if outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record

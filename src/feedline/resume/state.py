@@ -110,6 +110,8 @@ class Kind:
     """For a stream: what decides which elements are in which batch."""
     batch_size: int | None = None
     """It may change, unless later batches were delivered already."""
+    global_batch_size: int | None = None
+    """The size of a batch of all ranks together, if the loader was given that; a state without it fits, too."""
     fingerprint: str | None = None
     """The fingerprint of the dataset's content, if it has one; compared if both sides have it."""
 
@@ -139,6 +141,8 @@ def to_dict(place: Place, kind: Kind) -> dict[str, Any]:
         found["datasets"] = [None if record is None else _said(record, "problem") for record in place.datasets]
     if kind.reading is not None:
         found["reading"] = kind.reading
+    if kind.global_batch_size is not None:
+        found["global_batch_size"] = kind.global_batch_size
     if kind.fingerprint is not None:
         found["fingerprint"] = kind.fingerprint
     return found
@@ -199,6 +203,7 @@ def from_dict(state: Any, kind: Kind) -> Place:
             f"the state was saved in format {state['feedline']!r}, and this feedline reads format {VERSION}: "
             "use the version of feedline that saved it"
         )
+    _check_global(state, kind)
     for name, what in _WHAT.items():
         then, now = state.get(name), getattr(kind, name)
         if then != now:
@@ -244,6 +249,22 @@ def _check_ahead(state: dict[str, Any], kind: Kind) -> None:
             "the state cannot be continued here, because some batches had been delivered out of order "
             f"(in_order=False), and batch_size was {then!r} and is {kind.batch_size!r} now: it must be the same"
         )
+
+
+def _check_global(state: dict[str, Any], kind: Kind) -> None:
+    then, now = state.get("global_batch_size"), kind.global_batch_size
+    if then is None or then == now:
+        return
+    if now is None:
+        raise StateError(
+            f"the state was saved with global_batch_size={then}, and this loader has none: its ranks would not share "
+            f"the batches out. Set global_batch_size={then}"
+        )
+    raise StateError(
+        f"the state was saved with global_batch_size={then}, and now it is {now}: the batches would be others. If only "
+        f"the number of ranks has changed, keep global_batch_size={then}; to change it on purpose, set "
+        "state['global_batch_size'] to the new number"
+    )
 
 
 def _check_content(state: dict[str, Any], kind: Kind) -> None:

@@ -14,6 +14,8 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset
 
 from feedline.errors import OptionError
+from feedline.order.sampler import samplers_in
+from feedline.torch.global_batches import SHARED_TWICE, GlobalBatches
 from feedline.torch.loader import DataLoader
 from feedline.torch.options import TORCHS
 
@@ -131,6 +133,12 @@ def _batching(loader: torch.utils.data.DataLoader[Any], options: dict[str, Any])
     sampler = {} if "shuffle" in options else {"sampler": loader.sampler}
     if loader.batch_sampler is None:
         return {"batch_size": None, **sampler}
+    if isinstance(loader.batch_sampler, GlobalBatches):
+        batches: Any = loader.batch_sampler
+        size = {} if options.keys() & {"batch_size"} else {"global_batch_size": batches.batch_size}
+        return {"sampler": batches.sampler, "drop_last": batches.drop_last, **size}
+    if any(isinstance(each, GlobalBatches) for each in samplers_in(loader.batch_sampler)):
+        raise OptionError(SHARED_TWICE)
     if loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler:
         return {"batch_size": loader.batch_size, "drop_last": loader.drop_last, **sampler}
     if options.keys() & {"batch_size", "sampler", "shuffle", "drop_last"}:

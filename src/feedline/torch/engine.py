@@ -12,6 +12,7 @@ import copy
 import operator
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,12 +34,14 @@ from feedline.order.plan import StreamPlan, Tasks
 from feedline.order.rank_turns import Turns, turns_for, unshared_ranks
 from feedline.order.replay import end_of
 from feedline.order.sampler import follow_epoch, is_ours, samplers_in
+from feedline.order.shares import WHOLE, Share, SharedTasks, share_for
 from feedline.resume.checkpoint import Progress, after, lacking, read_again
 from feedline.resume.passed import ALONE, Passed
 from feedline.resume.state import End, Kind, NoState, Place, from_dict, to_dict
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead, is_iterating
 from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, TorchGenerators
+from feedline.torch.global_batches import check_drawn, seed_of
 from feedline.torch.iterators import BegunLater, PlaceBefore, TorchIterator, WithPlaceBefore
 from feedline.torch.known import hint_about, kind_of, sharing_in
 from feedline.torch.options import TORCHS, Own
@@ -93,35 +96,47 @@ class Engine:
         if loader.num_workers and loader.prefetch_factor == 0:
             raise AssertionError("prefetch_factor must be greater than 0")  # torch notices it here, too
         # Asked for once: torch finds out each time which of its two samplers it is.
-        sampler = _sampler_of(loader)
-        if sampler is not None and (hint := hint_about(sampler, loader.batch_size is None)) is not None:
+        sampler, is_given = _sampler_of(loader), loader.batch_size is None and self.own.global_batch_size is None
+        if sampler is not None and (hint := hint_about(sampler, is_given)) is not None:
             self.session.tell_once(hint)
-        turns = self._turns()
+        turns, share = self._turns(), share_for(self.own.global_batch_size)
         shards = max(1, loader.num_workers) * turns.ranks if sampler is None else 0
         keeps_datasets = loader.persistent_workers or not loader.num_workers
         sharing = ALONE if sampler is None else sharing_in(sampler)
         place, passed = self._progress.begin(shards, sharing, keeps_datasets, _said_by(sampler), turns)
         try:
-            return self._begin(loader, sampler, place, passed, turns)
+            return self._begin(loader, sampler, place, passed, turns, share)
         except BaseException:
             self._progress.take_back()
             raise
 
-    def _begin(self, loader: Loader, sampler: Any, place: Place, passed: Passed, turns: Turns) -> Iterator[Any]:
-        tasks = self._tasks(loader, sampler, place, passed)
+    def _begin(
+        self, loader: Loader, sampler: Any, place: Place, passed: Passed, turns: Turns, share: Share
+    ) -> Iterator[Any]:
+        tasks = self._tasks(loader, sampler, place, passed, share)
         if (again := read_again(place, loader.dataset)) is not None:
             self.session.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()
-        options, job = self._needed(loader, turns, sampler is None)
-        predict = self._predict(loader, passed)
+        options, job = self._needed(loader, turns, share, sampler is None)
+        predict = self._predict(loader, passed, share)
         batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, predict)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
         delivered = transferred(batches, transfer, passed.settle)
         self._place_before = PlaceBefore()
         return WithPlaceBefore(delivered, loader.__len__, passed, self._place_before) if is_iterating() else delivered
+
+    @property
+    def share_given(self) -> tuple[int, float] | None:
+        """Of the latest batch, if it is a share of a global batch: its rows, and how many they would be on average."""
+        return self._progress.share_given
+
+    @property
+    def weight(self) -> float:
+        """What to multiply the mean loss of the latest batch by."""
+        return self._progress.weight
 
     @property
     def epoch(self) -> int:
@@ -194,7 +209,7 @@ class Engine:
         self.session.close()
         self._base_seed = None
 
-    def _tasks(self, loader: Loader, sampler: Any, place: Place, passed: Passed) -> Tasks:
+    def _tasks(self, loader: Loader, sampler: Any, place: Place, passed: Passed, share: Share) -> Tasks:
         generators = _generators_of(loader, sampler)
         loaded: Drawn | None = place.drawn
         if loaded is not None:
@@ -222,24 +237,39 @@ class Engine:
                 asking.ask()
             drawn.left = generators.users_states()
         assert drawn.base_seed is not None
-        return asking.tasks(drawn.base_seed)
+        return self._shared(asking.tasks(self._seed_of(loader, drawn.base_seed)), place.samples, share, drawn)
+
+    def _seed_of(self, loader: Loader, base_seed: int) -> int:
+        """What draws follow from. torch's base seed differs by rank, and ranks that share batches need one for all."""
+        return base_seed if self.own.global_batch_size is None else seed_of(loader.generator)
+
+    def _shared(self, tasks: Tasks, begin: int, share: Share, drawn: Drawn | None) -> Tasks:
+        """This rank's rows of the tasks, if ranks share batches. `drawn` is what the order was drawn from."""
+        if share.ranks == 1:
+            return tasks
+        return SharedTasks(tasks, begin, share, None if drawn is None else partial(check_drawn, drawn))
 
     def stream_plan(self, loader: Loader, seed: int = 0) -> StreamPlan:
         """The plan of a stream. Ranks that share a stream must read it under one seed; torch's draw differs by rank."""
-        seed = 0 if self.own.ranks == "shard" else seed
+        seed = 0 if self.own.ranks == "shard" else self._seed_of(loader, seed)
         workers = max(1, loader.num_workers)
         return StreamPlan(loader.dataset, loader.batch_size, loader.drop_last, seed, workers, self._turns)
 
     def _turns(self) -> Turns:
         return turns_for(self.own.ranks, self.own.uneven)
 
-    def _predict(self, loader: Loader, passed: Passed) -> Predict:
+    def _predict(self, loader: Loader, passed: Passed, share: Share) -> Predict:
         assert passed.drawn is not None
         self._told = self._told[1], passed.drawn.sampler_epoch
         step = int(self._told[0] != self._told[1])  # without a new set_epoch the sampler keeps its epoch
-        seed = self._base_seed
-        assert seed is not None
-        return lambda: predicted(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
+        assert self._base_seed is not None
+        seed = self._seed_of(loader, self._base_seed)
+
+        def predict() -> Tasks | None:
+            found = predicted(loader._index_sampler, loader._auto_collation, passed.epoch + 1, seed, step)
+            return None if found is None else self._shared(found, 0, share, None)
+
+        return predict
 
     def _twice(self, loader: Loader) -> bool:
         """torch asks a second time after starting workers, and a sampler may draw (or count) each time."""
@@ -252,20 +282,21 @@ class Engine:
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         return self._base_seed, True
 
-    def _needed(self, loader: Loader, turns: Turns, stream: bool) -> tuple[Options, Job]:
+    def _needed(self, loader: Loader, turns: Turns, share: Share, stream: bool) -> tuple[Options, Job]:
         """From the loader's options: what the loop needs, and what workers do. Only a user who sets an attribute of the
         loader changes any of it but the seed from one epoch to the next."""
-        ranks = unshared_ranks(self.own.ranks) if stream else 0
-        present = [getattr(loader, name) for name in _READ], turns, ranks, registrations()
+        ranks = unshared_ranks(self.own.ranks) if stream and self.own.global_batch_size is None else 0
+        share = share if stream else WHOLE
+        present = [getattr(loader, name) for name in _READ], turns, share, ranks, registrations()
         if self._latest is None or not _are_the_same(self._latest[0], present):
-            self._latest = present, *self._asked_for(loader, turns, ranks)
+            self._latest = present, *self._asked_for(loader, turns, share, ranks)
         _, options, job = self._latest
         # Without workers nobody has a seed of its own, but for a stream's parts.
         assert self._base_seed is not None
         needs_none = type(options.num_workers) is int and not options.num_workers and not stream
         return options, job if needs_none else replace(job, seed=self._base_seed)
 
-    def _asked_for(self, loader: Loader, turns: Turns, ranks: int) -> tuple[Options, Job]:
+    def _asked_for(self, loader: Loader, turns: Turns, share: Share, ranks: int) -> tuple[Options, Job]:
         values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)
         stream, batched = streams(loader.dataset), loader._auto_collation
         stock = default_collate if batched else default_convert
@@ -289,6 +320,7 @@ class Engine:
             dialect=TORCH,
             in_turn=self._assignment(loader) == "in_turn",
             turns=turns,
+            share=share,
             unshared=ranks,
             snapshot_every=self.own.snapshot_every_n_steps or 0,
             seed=self._base_seed,
@@ -315,7 +347,10 @@ def _are_the_same(before: Any, now: Any) -> bool:
 
 
 def _kind(loader: Loader, seed: int | None) -> Kind:
-    return replace(_kind_of(loader, seed), batch_size=loader.batch_size, fingerprint=fingerprint_of(loader.dataset))
+    own = loader._feedline.own  # type: ignore[attr-defined]
+    found = _kind_of(loader, seed)
+    size, content = own.global_batch_size, fingerprint_of(loader.dataset)
+    return replace(found, batch_size=loader.batch_size, global_batch_size=size, fingerprint=content)
 
 
 def _kind_of(loader: Loader, seed: int | None) -> Kind:

@@ -31,6 +31,7 @@ from feedline.options.worker_count import as_number
 from feedline.resume.endless import Forever
 from feedline.torch.collate import compose
 from feedline.torch.engine import Engine, streams
+from feedline.torch.global_batches import GlobalBatches, batching
 from feedline.torch.options import TORCHS, OwnTorchOptions, check_own
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
         workers: The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).
         ray_options: For workers="ray": options of Ray's actors, such as `resources` (docs/ray.md).
+        global_batch_size: The number of samples in a batch of all ranks; each makes its share (docs/elastic.md).
         shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
         collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
         fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).
@@ -123,6 +125,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         in_order: bool = True,
         workers: str = "process",
         ray_options: dict[str, Any] | None = None,
+        global_batch_size: int | None = None,
         shuffle_buffer: int = 0,
         collate: Any = None,
         fetch_threads: int = 0,
@@ -145,7 +148,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
             "collate_fn": check_collate(collate, collate_fn, compose),
         }
         own = check_own(given, streams(dataset))
-        super().__init__(**{name: given[name] for name in TORCHS})
+        super().__init__(**{name: given[name] for name in TORCHS} | batching(given, streams(dataset)))
         self._feedline = Engine(own)
         for name, value in vars(own).items():
             vars(self).setdefault(name, value)  # for reading; a subclass may use such a name for itself
@@ -155,6 +158,11 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         if name == "_iterator" and value is None and "_feedline" in self.__dict__:
             # Lightning and others end torch's persistent workers in this way; the next iteration starts new ones.
             self._feedline.forget()
+
+    @property
+    def _index_sampler(self) -> Any:  # torch's own asks it for indices; this engine takes a rank's rows afterwards
+        own = vars(self).get("batch_sampler")
+        return own.of_all if isinstance(own, GlobalBatches) else super()._index_sampler
 
     def __len__(self) -> int:
         """The number of batches in an epoch; this rank's if ranks share a stream."""
@@ -188,6 +196,15 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         epoch, whatever its number.
         """
         self._feedline.set_epoch(self, epoch)
+
+    @property
+    def weight(self) -> float:
+        """What to multiply the mean loss of the latest batch by, with `global_batch_size`; else 1 (docs/elastic.md)."""
+        return self._feedline.weight
+
+    @property
+    def _share_given(self) -> tuple[int, float] | None:
+        return self._feedline.share_given
 
     def forever(self, batches_per_epoch: int) -> Forever:
         """Batches without end, in virtual epochs of exactly `batches_per_epoch`; see `feedline.DataLoader.forever`."""

@@ -148,7 +148,9 @@ class Asking:
             return _of_stock_batches(index_sampler, place, self._drawn)
         source = _again(index_sampler, place, batches=True)
         # A dataset that reads many at once gets what the batch sampler gives, unchanged: a tuple, a slice, a tensor.
-        return Indices(map(_as_given if self._at_once else batch_of, source), False, turns_in(index_sampler), source.state)
+        return Indices(
+            map(_as_given if self._at_once else batch_of, source), False, turns_in(index_sampler), source.state
+        )
 
 
 def _of_stock_batches(batch_sampler: BatchSampler, place: Place, drawn: Drawn) -> Indices:

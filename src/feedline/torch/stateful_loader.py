@@ -49,6 +49,7 @@ class StatefulDataLoader(DataLoader[T]):
         in_order: False delivers a batch as soon as it is made, whatever the order of the sampler.
         workers: The kind of workers: "process", "thread" for samples that wait, "ray" for a cluster (docs/workers.md).
         ray_options: For workers="ray": options of Ray's actors, such as `resources` (docs/ray.md).
+        global_batch_size: The number of samples in a batch of all ranks; each makes its share (docs/elastic.md).
         shuffle_buffer: A stream is shuffled in a buffer of this many elements; 0 leaves its order (docs/streams.md).
         collate: How each field becomes a batch, instead of collate_fn: `{"tokens": pad(0)}` (docs/collation.md).
         fetch_threads: Each worker reads this many samples at a time; 0 reads one after another (docs/latency.md).

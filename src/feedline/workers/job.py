@@ -12,6 +12,7 @@ from typing import Any
 
 from feedline.collate.default import LeafCollate
 from feedline.order.rank_turns import ONE_RANK, Turns
+from feedline.order.shares import WHOLE, Share
 from feedline.reading.stream_source import Loaded
 from feedline.workers.dialect import NUMPY, Dialect
 
@@ -43,6 +44,8 @@ class Job:
     """How many samples of a batch a worker reads at a time; 0: one, or for coroutines a default of their own."""
     turns: Turns = ONE_RANK
     """Which of a stream's batches are this rank's."""
+    share: Share = WHOLE
+    """Which rows of each batch of a stream are this rank's; the others are read and dropped."""
     unshared: int = 0
     """How many ranks each read the whole stream, without the user having said that this is intended; else 0."""
     snapshot_every: int = 1

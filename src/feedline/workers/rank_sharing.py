@@ -23,12 +23,12 @@ READ_BY_ALL = (
     "that every rank should read everything, or that the dataset already has only this rank's part of the data."
 )
 SHARED_TWICE = (
-    "ranks='shard' divides the IterableDataset among ranks, but the dataset does so itself ({how}): if it is divided "
-    "twice, elements are lost. Leave out ranks='shard', or let the dataset read everything"
+    "{option} divides the IterableDataset among ranks, but the dataset does so itself ({how}): if it is divided "
+    "twice, elements are lost. Leave out {option}, or let the dataset read everything"
 )
 NAMED_ITS_RANK = (
-    "ranks='shard' divides the IterableDataset among ranks, but the dataset asks for its rank, too. If it picks its "
-    "part by its rank, elements are lost: then leave out ranks='shard'."
+    "{option} divides the IterableDataset among ranks, but the dataset asks for its rank, too. If it picks its "
+    "part by its rank, elements are lost: then leave out {option}."
 )
 
 
@@ -37,10 +37,11 @@ class RankSharing:
 
     def __init__(self, job: Job) -> None:
         self._unshared = job.unshared
-        self._shards = job.turns.ranks > 1
+        self._shards = job.turns.ranks > 1 or job.share.ranks > 1
+        self._option = "ranks='shard'" if job.share.ranks == 1 else "global_batch_size"
         self._questions = Questions() if job.stream and (self._shards or self._unshared) else None
         self._how = _told(job.dataset) if self._questions is not None else ""
-        self._refused = SHARED_TWICE.format(how=self._how) if self._shards and self._how else ""
+        self._refused = SHARED_TWICE.format(option=self._option, how=self._how) if self._shards and self._how else ""
 
     def check(self) -> None:
         """Raise an error, in every epoch, if the stream is known to be divided twice."""
@@ -60,9 +61,9 @@ class RankSharing:
             is_shared = self._how or asked.rank or asked.count
             return "" if is_shared else READ_BY_ALL.format(ranks=self._unshared)
         if asked.count:
-            self._refused = SHARED_TWICE.format(how="it asks for the number of ranks")
+            self._refused = SHARED_TWICE.format(option=self._option, how="it asks for the number of ranks")
             self.check()
-        return NAMED_ITS_RANK if asked.rank else ""
+        return NAMED_ITS_RANK.format(option=self._option) if asked.rank else ""
 
 
 def _told(dataset: Any) -> str:

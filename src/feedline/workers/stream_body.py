@@ -18,6 +18,8 @@ from feedline.machine.worker_info import WorkerInfo, acting_as
 from feedline.messages.outcome import Notice, Outcome, Tally, notice_of
 from feedline.messages.progress import Row
 from feedline.messages.task import Task
+from feedline.order.ranks import draws_as
+from feedline.order.shares import Share
 from feedline.randomness.rng import task_seed
 from feedline.randomness.task_generators import TaskGenerators
 from feedline.reading.stream_reader import OpenAgain, StreamReader
@@ -116,6 +118,10 @@ class StreamBody:
         if short and self._job.drop_last:
             elements = []
         made: Made = (None, 0, None)
+        share = self._job.share
+        of = None if share.ranks == 1 or not elements else (len(elements), *share)
+        if of is not None:
+            elements = self._own_rows(share, task, elements)
         has_elements = bool(elements)  # a single one is taken out of the list
         try:
             if has_elements:
@@ -133,7 +139,15 @@ class StreamBody:
         notice = notice_of(_said(reader), tally, about_ranks, reader.ended_by, sources if size else ())
         if ended and reader.elements >= 0:
             notice = (notice or Notice())._replace(elements=reader.elements)
-        return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole)
+        return Outcome(task.seq, batch, size, None, ended, notice, bad, stream, whole, of)
+
+    def _own_rows(self, share: Share, task: Task, elements: list[Any]) -> list[Any]:
+        """This rank's rows. All ranks have drawn the same while they read the same; collating must not."""
+        own = draws_as(share.rank, task.seq * self._job.batch_size + share.rank)
+        if own is not None:
+            self._generators.enter(task_seed(task.seed, task.epoch, own))
+        rows: list[Any] = share.rows(elements)
+        return rows
 
     def _open_again(self, part: StreamPart, task: Task, empty: Empty, other: OpenAgain) -> Outcome:
         part.put_back()

@@ -124,6 +124,11 @@ def _of_loader(loader: Any) -> TuneSubject:
     options = {name: value for name, value in untuned.items() if name not in _KEPT}
     if "sampler" in options:
         options["sampler"] = _apart(options["sampler"])
+    if not is_jaxs(loader) and (whole := getattr(loader, "global_batch_size", None)):
+        shown = {
+            "global_batch_size": str(whole),
+            **{name: code for name, code in shown.items() if name != "batch_size"},
+        }
     start_method, timeout = given["multiprocessing_context"], given["timeout"]
     if not is_jaxs(loader):
         return TuneSubject(loader.dataset, front, options, shown, start_method, init, timeout)
