@@ -19,7 +19,8 @@ sys.path.append(str(Path(__file__).parent.parent))  # as under pytest
 from test_accelerate import train
 from training import feedlines, report, torchs, torchs_engine_forbidden
 
-from feedline.torch import with_feedline
+from feedline import OptionError
+from feedline.torch import DataLoader, with_feedline
 
 
 class Stream(torch.utils.data.IterableDataset[int]):
@@ -55,13 +56,25 @@ def stopped(config: dict[str, Any], data: Any, stop: int) -> tuple[list[Any], li
     return whole, first + [batch.tolist() for batch in again]
 
 
+def refused(with_ours: bool) -> str:
+    """What is said of a loader that shares its batches out itself."""
+    torch.manual_seed(4)
+    loader = Accelerator(cpu=True).prepare(DataLoader(range(24), global_batch_size=6, shuffle=True))
+    try:
+        list(with_feedline(loader) if with_ours else loader)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: str) -> None:
     results = [train(torchs)]
     with torchs_engine_forbidden():
         results += [train(feedlines, with_feedline), train(feedlines, with_feedline, num_workers=2)]
         resumed = {name: stopped(*case) for name, case in RESUMED.items()}
     assert PartialState().backend == "gloo"
-    report(folder, PartialState().process_index, [resumed, *results])
+    said = [refused(with_ours=True), refused(with_ours=False)]
+    report(folder, PartialState().process_index, [said, resumed, *results])
 
 
 if __name__ == "__main__":

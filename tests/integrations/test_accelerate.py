@@ -129,7 +129,9 @@ def test_with_feedline_names_what_it_cannot_take():
 
 
 def test_two_processes_have_the_losses_of_torch_and_share_the_data_and_go_on_after_a_stop(tmp_path):
-    (resumed, *first), (on_the_other, *second) = two_ranks("accelerate_two_ranks.py", tmp_path)
+    (said, resumed, *first), (_, on_the_other, *second) = two_ranks("accelerate_two_ranks.py", tmp_path)
+    for each in said:  # global_batch_size, of which Accelerate knows nothing
+        assert "would give each rank a part of them a second time" in each
     for name in resumed:
         for whole, parts in (resumed[name], on_the_other[name]):
             assert parts == whole, name

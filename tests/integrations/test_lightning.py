@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from pathlib import Path
 from typing import Any
 
 import lightning
@@ -151,6 +152,7 @@ def test_a_loader_made_anew_collates_as_before(way):
     assert noting.loader.collate_fn == feedline.torch.collate.compose(feedline.torch.collate.stack)
 
 
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")  # without the callback that saved it
 def test_ranks_get_a_distributed_sampler_and_keep_our_engine(tmp_path):
     first, second = two_ranks("lightning_two_ranks.py", tmp_path)
     for rank in (first, second):
@@ -161,6 +163,34 @@ def test_ranks_get_a_distributed_sampler_and_keep_our_engine(tmp_path):
     for epoch in range(EPOCHS):
         assert sorted(first["indices"][epoch] + second["indices"][epoch]) == list(range(SIZE))
     assert first["indices"][0] != first["indices"][1], "set_epoch was called"
+    check_global_batches(tmp_path, first, second)
+
+
+class Seeing(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch: Any, position: int) -> Any:
+        self.seen.append(batch[2].tolist())
+        return super().training_step(batch, position)
+
+
+def check_global_batches(folder: Path, *ranks: Any) -> None:
+    """With global_batch_size two ranks have the batches of one, and one goes on from the checkpoint of two."""
+
+    def alone(ckpt_path: Path | None) -> list[list[int]]:
+        module = Seeing()
+        loader = feedline.torch.DataLoader(Images(), global_batch_size=9, shuffle=True)
+        trainer(max_epochs=1).fit(module, loader, ckpt_path=ckpt_path)
+        return module.seen
+
+    whole = alone(None)
+    for rank, told in enumerate(ranks):
+        assert told["shared"] == [batch[rank::2] for batch in whole[:5]]
+        assert "shared out twice" in told["refused"] or "already decides the batches" in told["refused"]
+        assert "use_distributed_sampler=False" in told["refused"]
+    assert alone(folder / "shared.ckpt") == whole[3:]
 
 
 def test_persistent_workers_give_the_losses_of_torchs_persistent_workers():

@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import two_ranks
 from training_host import run_ranks
 from warm_host import host
 
@@ -55,6 +57,12 @@ def test_a_stream_that_shards_itself_over_ranks_and_workers_gives_each_element_o
 
 def test_collective_operations_between_batches_work(ranks: list[dict[str, Any]]) -> None:
     assert ranks[0]["summed"] == ranks[1]["summed"] == [2 * 21, 2 * 70, 2 * 119]
+
+
+def test_weighted_gradients_are_those_of_one_process(ranks: list[dict[str, Any]]) -> None:
+    for steps, *averaged in zip((1, 2), ranks[0]["gradients"], ranks[1]["gradients"], strict=True):
+        assert averaged[0] == averaged[1]
+        np.testing.assert_allclose(averaged[0], two_ranks.gradients(steps), rtol=1e-5)
 
 
 def test_a_stream_that_knows_no_ranks_is_shared_out_and_they_stay_in_step(ranks: list[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from kinds import FORK, INLINE, THREADS
 from shared_streams import EXPECTED, Keeping, as_rank, part
 
 import feedline.torch as ours
+from feedline import DistributedSampler as ours_sampler
 from feedline import OptionError, StateError
 
 CHANGING = [(4, 1), (3, 2), (1, 1)]
@@ -133,13 +134,10 @@ def test_a_state_is_for_this_size_and_travels_as_the_loader_does() -> None:
     expected, _ = weighted_part(loader_of(), 1, 2, state, 2)
     for again in (
         pickle.loads(pickle.dumps(loader_of())),
-        ours.with_feedline(loader_of(), num_workers=1, **THREADS_OF),
+        ours.with_feedline(loader_of(), num_workers=1, workers="thread"),
     ):
         assert again.global_batch_size == 6
         assert weighted_part(again, 1, 2, state, 2)[0] == expected
-
-
-THREADS_OF = {"workers": "thread"}
 
 
 def test_the_next_epochs_first_batches_are_made_early_and_are_right() -> None:
@@ -157,3 +155,16 @@ def test_what_does_not_fit_is_refused() -> None:
         ours.DataLoader(range(9), global_batch_size=6, sampler=torchs.DistributedSampler(range(9), 2, 0))
     with as_rank(0, 2), pytest.raises(OptionError, match="somebody else takes the batches"):
         list(torchs.DataLoader(range(9), batch_sampler=ours.DataLoader(range(9), global_batch_size=6).batch_sampler))
+
+
+@pytest.mark.parametrize("kind", [torchs.DistributedSampler, ours_sampler])
+def test_a_distributed_sampler_whose_steps_have_another_size_is_told_what_that_means(kind: Any) -> None:
+    def loader(ranks: int, size: int) -> Any:
+        return ours.DataLoader(Augmented(48), size, sampler=kind(range(48), ranks, 0))
+
+    batches = iter(saved := loader(4, 3))
+    next(batches)
+    state = saved.state_dict()
+    with pytest.warns(UserWarning, match=r"1 step of 12 samples .* now a step has 9 \(3 on 3 ranks\).*_size=12"):
+        loader(3, 3).load_state_dict(state)
+    loader(3, 4).load_state_dict(state)  # the same steps: nothing is said

@@ -73,6 +73,37 @@ def summed(workers: int) -> list[int]:
     return sums
 
 
+def gradients(steps: int) -> list[list[float]]:
+    """The averaged gradients of groups of global batches; 21 samples in batches of 5: the last has a single one."""
+    torch.manual_seed(dist.get_rank() if dist.is_initialized() else 0)
+    loader = ours.DataLoader(squares(), global_batch_size=5, shuffle=True)
+    weight, found = torch.ones(1, requires_grad=True), []
+    for micro in ours.accumulate(loader, steps) if steps > 1 else map(Alone, loader):
+        x, y = micro.batch
+        loss = ((weight * x - y) ** 2).mean()
+        (loss / micro.divisor if steps > 1 else loss * loader.weight).backward()
+        if micro.is_last:
+            if dist.is_initialized():
+                dist.all_reduce(weight.grad)
+                weight.grad /= dist.get_world_size()
+            found.append(weight.grad.tolist())
+            weight.grad = None
+    return found
+
+
+class Alone:
+    """A group of one batch."""
+
+    is_last, divisor = True, 1.0
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+
+
+def squares() -> Any:
+    return torchs.TensorDataset(torch.arange(21.0), torch.arange(21.0) ** 2)
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo", init_method=sys.argv[2], rank=int(sys.argv[1]), world_size=2)
     report = {
@@ -85,6 +116,7 @@ if __name__ == "__main__":
         "summed": summed(1),
         "padded": shared("pad", 0),
         "dropped": shared("drop", 2),
+        "gradients": [gradients(1), gradients(2)],
         "told": [told(Whole(), 0), told(Whole(), 1)],
         "told of one that asks": [told(Strided(), 0), told(Strided(), 1)],
     }

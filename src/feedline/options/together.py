@@ -101,7 +101,11 @@ def _check_global(options: CommonOptions) -> None:
             f"{size} and the number of ranks; leave out one of them"
         )
     if options.batch_sampler is not None:
-        raise OptionError(f"batch_sampler already decides the batches: leave out {size}")
+        raise OptionError(
+            f"batch_sampler already decides the batches: leave out {size}. (Lightning puts one in to predict, and on "
+            "several ranks: predict with a loader that has batch_size=, and train with "
+            "Trainer(use_distributed_sampler=False))"
+        )
     if _shares_out(options.sampler):
         raise OptionError(
             f"the {type(options.sampler).__name__} gives one rank's share of an order, and {size} gives each rank its "

@@ -67,7 +67,9 @@ def task_seed(seed: int, epoch: int, seq: int) -> int:
     >>> len({task_seed(1, epoch, seq) & 0xFFFFFFFF for epoch in range(10) for seq in range(1000)})
     10000
     """
-    return _one_seed(seed, epoch, seq) if seq < ONE_BY_ONE else _seeds(seed, epoch, seq // TOGETHER)[seq % TOGETHER]
+    if seq < ONE_BY_ONE or seq >> 63:  # the numbers of other ranks' shares are below zero, and have gaps
+        return _one_seed(seed, epoch, seq)
+    return _seeds(seed, epoch, seq // TOGETHER)[seq % TOGETHER]
 
 
 ONE_BY_ONE, TOGETHER = 32, 256

@@ -43,7 +43,7 @@ from feedline.torch.dialect import TORCH
 from feedline.torch.drawn import Drawn, TorchGenerators
 from feedline.torch.global_batches import check_drawn, seed_of
 from feedline.torch.iterators import BegunLater, PlaceBefore, TorchIterator, WithPlaceBefore
-from feedline.torch.known import hint_about, kind_of, sharing_in
+from feedline.torch.known import hint_about, kind_of, other_steps, sharing_in
 from feedline.torch.options import TORCHS, Own
 from feedline.torch.orders import Asking, generators_of
 from feedline.torch.prediction import predicted
@@ -190,6 +190,8 @@ class Engine:
         drawn = Drawn.from_json(state["torch"], state.get("seed"), _generators(loader), must_agree)
         if loop is not None and kind.batched_by == "batch_size":
             _check_batch_size(loader, place, epoch_is_over(loop))
+        if not streams(loader.dataset) and (other := other_steps(loader._index_sampler, place)) is not None:
+            self.session.tell_once(other)
         self._put_off = epoch_is_over(loop)
         self._place_before = PlaceBefore()
         if self._put_off and drawn.begun:

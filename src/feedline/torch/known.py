@@ -13,12 +13,14 @@ from typing import Any
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from feedline.errors import OptionError
+from feedline.errors.counting import counted
 from feedline.order.last_batch import lone_sample
+from feedline.order.ranks import DistributedSampler as OwnDistributed
 from feedline.order.ranks import global_length, name_of, ranks_of
 from feedline.order.sampler import Sampler, has_batches, samplers_in
 from feedline.order.samplers import BatchSampler as OwnBatchSampler
 from feedline.resume.passed import Sharing
-from feedline.resume.state import Kind
+from feedline.resume.state import Kind, Place
 from feedline.torch.orders import is_stock_order
 from feedline.torch.rank_turns import accelerates, shares_out
 
@@ -62,6 +64,26 @@ def sharing_in(index_sampler: Any) -> Sharing:
     is_batched = type(index_sampler) in (BatchSampler, OwnBatchSampler)
     size, inner = (index_sampler.batch_size, index_sampler.sampler) if is_batched else (None, index_sampler)
     return Sharing(ranks_in(index_sampler), has_batches(index_sampler), size, _length_of(inner))
+
+
+def other_steps(index_sampler: Any, place: Place) -> str | None:
+    """What to tell the user if ranks that share an order have had other steps before the place; None if not, or if
+    nobody shares the order index by index."""
+    sharing = sharing_in(index_sampler)
+    if not any(isinstance(each, (DistributedSampler, OwnDistributed)) for each in samplers_in(index_sampler)):
+        return None
+    if sharing.batch_size is None or sharing.whole_batches or not place.batches or place.samples == sharing.total:
+        return None
+    step = sharing.batch_size * sharing.ranks
+    if place.samples == place.batches * step:
+        return None
+    then = f"{place.samples / place.batches:g}"
+    return (
+        f"the state was saved after {counted(place.batches, 'step')} of {then} samples over all ranks, and now a step "
+        f"has {step} ({sharing.batch_size} on {counted(sharing.ranks, 'rank')}): no sample is lost or read twice, but "
+        "the batches are others than those of a run that was not stopped. Keep batch_size times the number of ranks as it "
+        f"was, or leave out the sampler and batch_size and set global_batch_size={then}, which fits any number of ranks"
+    )
 
 
 def ranks_in(index_sampler: Any) -> int:
