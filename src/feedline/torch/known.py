@@ -81,8 +81,8 @@ def other_steps(index_sampler: Any, place: Place) -> str | None:
     return (
         f"the state was saved after {counted(place.batches, 'step')} of {then} samples over all ranks, and now a step "
         f"has {step} ({sharing.batch_size} on {counted(sharing.ranks, 'rank')}): no sample is lost or read twice, but "
-        "the batches are others than those of a run that was not stopped. Keep batch_size times the number of ranks as it "
-        f"was, or leave out the sampler and batch_size and set global_batch_size={then}, which fits any number of ranks"
+        "the batches are others than those of a run that was not stopped. Keep batch_size times the number of ranks as "
+        f"it was, or leave out the sampler and batch_size and set global_batch_size={then}, which fits any ranks"
     )
 
 
