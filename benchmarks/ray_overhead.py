@@ -110,6 +110,26 @@ def measured(case: tuple[int, int, int], rounds: int, seconds: float) -> dict[st
     return found
 
 
+class Ready(Work):
+    """Samples that cost nothing: the driver is all there is to measure."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": np.zeros(self.floats, np.float32)}
+
+
+def driver_seconds(floats: int, size: int, count: int) -> float:
+    """CPU time of the driver for a batch: what all remote workers together cannot be faster than."""
+    batches = of_feedline("ray", Ready(floats, 0), size)
+    for _ in range(20):
+        next(batches)
+    began = time.process_time()
+    for _ in range(count):
+        next(batches)
+    taken = (time.process_time() - began) / count
+    batches.close()  # type: ignore[attr-defined]
+    return taken
+
+
 def told(name: str, times: list[float], base: list[float]) -> str:
     ratios = sorted(one / other for one, other in zip(times, base, strict=True))
     low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
@@ -121,6 +141,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=CASES, nargs="*", default=list(CASES))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 — else Ray's workers give way to the other side's
@@ -131,11 +152,16 @@ def main() -> int:
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     facts: dict[str, Any] = {"date": date.today().isoformat(), "ray": ray.__version__, "cases": {}}
-    for name, case in CASES.items():
+    for name, case in ((name, CASES[name]) for name in given.only):
         found = facts["cases"][name] = measured(case, given.rounds, given.seconds)
         sys.stdout.write(f"{name}\n")
         for side, times in found.items():
             sys.stdout.write(f"  {told(side, times, found['processes'])}\n")
+        sys.stdout.flush()
+    facts["driver"] = {}
+    for floats, size, count in ((8, 32, 400), (12_288, 32, 200), (37_632, 64, 60)):
+        seconds = facts["driver"][4 * floats * size] = driver_seconds(floats, size, count)
+        sys.stdout.write(f"driver, batches of {4 * floats * size:10,} bytes: {1e3 * seconds:.2f} ms of CPU time\n")
         sys.stdout.flush()
     if given.json:
         given.json.write_text(json.dumps(facts))

@@ -21,10 +21,10 @@ import numpy as np
 CPUS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CALL_SECONDS = 0.0015
 """Between a worker's answer and its next call (benchmarks/ray_overhead.py)."""
-DRIVER_SECONDS = 0.001
-"""What a batch costs the driver besides copying (benchmarks/ray_overhead.py, 8 floats)."""
-COPIED = 4e9
-"""Bytes that the driver copies in a second (benchmarks/ray_overhead.py, 48 kB and 8 floats)."""
+DRIVER_SECONDS = 0.0013
+"""What a batch costs the driver besides copying (benchmarks/ray_overhead.py, CPU time of the driver, 8 floats)."""
+COPIED = 2.4e9
+"""Bytes that the driver copies in a second (the same, 150 kB and 8 floats)."""
 SPREAD = 0.3
 PREFETCH = 2
 

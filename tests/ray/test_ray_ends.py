@@ -131,6 +131,7 @@ def test_the_end_of_ray_within_an_epoch_is_an_error(cluster: Any) -> None:
     assert samples == "400"
 
 
+@thorough  # the function is tested in test_ray_machines
 def test_the_command_preflight_looks_at_the_cluster(cluster: Any) -> None:
     command = [sys.executable, "-m", "feedline", "preflight", "--no-trial", "--json", "--path", "/no/such/folder"]
     done = subprocess.run([*command, "--ray", cluster.address], capture_output=True, text=True, timeout=400)

@@ -97,24 +97,22 @@ def test_what_a_worker_waits_for_is_said(cluster: Any) -> None:
         loop(ray_options=too_much, stall_warning=0.2, timeout=2)
 
 
-def test_a_worker_that_waits_for_others_is_told_how_much_is_free(cluster: Any) -> None:
+def test_a_worker_that_waits_for_others_is_told_how_much_is_free(second: HidingNode) -> None:
     import ray
 
-    @ray.remote(resources={"shared": 1}, num_cpus=0)
+    @ray.remote(resources={"second": 4}, num_cpus=0)
     class Other:
         def here(self) -> None:
             pass
 
-    node = cluster.add_node(num_cpus=0, resources={"shared": 1})
     other = Other.remote()
     ray.get(other.here.remote())
-    loader = feedline.DataLoader(
-        Drawing(8), 4, num_workers=1, workers="ray", ray_options={"resources": {"shared": 1}, "num_cpus": 0}, timeout=2
-    )
-    with pytest.raises(WorkerTimeout, match="it needs 1 shared, and of all machines together 0 shared is free"):
+    loader = feedline.DataLoader(Drawing(8), 4, timeout=2, **ON_SECOND)
+    with pytest.raises(
+        WorkerTimeout, match=r"it needs 1 CPU, 1 second, and of all machines together .* 0 second is free"
+    ):
         list(loader)
     ray.kill(other)
-    cluster.remove_node(node)
 
 
 def test_auto_uses_this_machine_first(second: HidingNode, monkeypatch: pytest.MonkeyPatch) -> None:
