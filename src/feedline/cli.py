@@ -26,6 +26,7 @@ from feedline.demonstration.command import demo, demo_options
 from feedline.diagnose.bench import bench_command as bench
 from feedline.diagnose.deadline import patience
 from feedline.diagnose.doctor.consult import SECONDS, TIMES, doctor
+from feedline.diagnose.drawing import draw_command as draw
 from feedline.diagnose.explorer import explore_command as explore
 from feedline.diagnose.preflight import preflight
 from feedline.diagnose.quiet import aside
@@ -148,6 +149,13 @@ COMMANDS = (
         "one page that shows how loading works, on your numbers and on your runs",
         explore.options,
         explore.run,
+        runs_a_script=True,
+    ),
+    Command(
+        "draw",
+        "a picture of a loader's coming epoch: classes, sources or padding in each batch, its order, its first batch",
+        draw.options,
+        draw.run,
         runs_a_script=True,
     ),
     Command(

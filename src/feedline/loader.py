@@ -338,6 +338,30 @@ class DataLoader(CoreOptions, Generic[B]):
         """
         return self._session.report(path)
 
+    def draw(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        labels: Any = None,
+        lengths: Any = None,
+        epoch: int | None = None,
+    ) -> str:
+        """Draw the coming epoch as SVG or PNG (`feedline[plot]`), from the loader's plan; returns what was drawn.
+
+        `kind` is "classes" or "sources" (in each batch), "padding", "order", or "batch" (images of the first batch);
+        None draws what the data suggests. `labels` and `lengths` have one value for each sample; labels are
+        also found in the dataset. Only "batch", and "padding" without lengths, read samples.
+
+        >>> import tempfile
+        >>> loader = DataLoader(range(100), batch_size=8, shuffle=True)
+        >>> loader.draw(os.path.join(tempfile.mkdtemp(), "classes.svg"), labels=[0] * 90 + [1] * 10)
+        'classes'
+        """
+        from feedline.diagnose.drawing.draw import draw
+
+        return draw(self, path, kind, labels=labels, lengths=lengths, epoch=epoch)
+
     def close(self) -> None:
         """End all workers and free their memory. Batches in use stay valid; the loader can be used again."""
         self._session.close()

@@ -326,3 +326,22 @@ def test_a_damaged_file_gets_a_sentence(explorer, go, content, words):
     said = text(explorer, "[role=alert]")
     assert words in said
     assert said.startswith("run.json: ")
+
+
+def test_dark_mode_and_reduced_motion_are_respected(explorer, go):
+    go("batching")
+    ground, motion = (
+        "getComputedStyle(document.body).backgroundColor",
+        "getComputedStyle(document.querySelector('.batch'))",
+    )
+    light, moves = explorer.js(ground), explorer.js(f"{motion}.animationName")
+    features = [
+        {"name": "prefers-color-scheme", "value": "dark"},
+        {"name": "prefers-reduced-motion", "value": "reduce"},
+    ]
+    explorer.call("Emulation.setEmulatedMedia", media="", features=features)
+    try:
+        assert explorer.js(ground) != light
+        assert (moves, explorer.js(f"{motion}.animationName")) == ("come", "none")
+    finally:
+        explorer.media()

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import few
+from paced_machine import Simulated
+from simulated import Machine
 
 from feedline.diagnose.explorer.costs import Costs, sample_costs
 from feedline.diagnose.simulation import Epoch, Work, Workers, simulate
+from feedline.observe.window import Setting
 
 WORKS = st.builds(
     Work,
@@ -104,3 +107,21 @@ def test_torchs_batches_wait_for_the_worker_whose_turn_it_is():
     torchs, ours = simulate(work, Workers(2, rules="torch")), simulate(work, Workers(2))
     assert [span.worker for span in sorted(torchs.spans, key=lambda span: span.batch)] == [0, 1, 0, 1]
     assert [span.worker for span in sorted(ours.spans, key=lambda span: span.batch)] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", [0.0, 0.004, 0.02])
+def test_the_machines_of_the_tests_of_tune_and_auto_are_as_fast_as_the_simulation(workers, step):
+    """They know only how fast a long epoch is, and so can be asked thousands of times."""
+    batches, batch = 400, 0.024
+    work = Work([[int(batch / 8 * 1e6)] * 8] * batches, step=int(step * 1e6))
+    seconds = simulate(work, Workers(workers, known=batch / 8)).end / 1e6 / batches
+    setting = Setting(workers, 2)
+    assert 1 / Machine(cpus=8, computing=0, waiting=batch, step=step).rate(setting) == pytest.approx(seconds, rel=0.03)
+    machine = Simulated(cpus=8, computing=0, waiting=batch, step=step, handing=0)
+    assert machine.cost(setting) == pytest.approx(seconds, rel=0.03)
+
+
+def test_without_workers_too():
+    seconds = simulate(Work([[3000] * 8] * 50, step=4000), Workers(0)).end / 1e6 / 50
+    assert 1 / Machine(computing=0, waiting=0.024, step=0.004).rate(Setting(0)) == pytest.approx(seconds)

@@ -151,6 +151,11 @@ class Engine:
         counted_in_samples = loader._auto_collation and not sharing.whole_batches
         return self._progress.batches_before(sharing.ranks, loader.batch_size if counted_in_samples else None)
 
+    @property
+    def has_base_seed(self) -> bool:
+        """Has a base seed been drawn? With persistent workers none is drawn after it."""
+        return self._base_seed is not None
+
     def set_epoch(self, loader: Loader, epoch: int) -> None:
         """Set the next epoch, also in torch's samplers that have `set_epoch`."""
         self._progress.set_epoch(epoch)

@@ -267,6 +267,25 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         """
         return self._feedline.session.report(path)
 
+    def draw(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        labels: Any = None,
+        lengths: Any = None,
+        epoch: int | None = None,
+    ) -> str:
+        """Draw the coming epoch as SVG or PNG (`feedline[plot]`), from the loader's plan; returns what was drawn.
+
+        `kind` is "classes" or "sources" (in each batch), "padding", "order", or "batch" (images of the first batch);
+        None draws what the data suggests. `labels` and `lengths` have one value for each sample; labels are
+        also found in the dataset. Only "batch", and "padding" without lengths, read samples.
+        """
+        from feedline.diagnose.drawing.draw import draw
+
+        return draw(self, path, kind, labels=labels, lengths=lengths, epoch=epoch)
+
     def close(self) -> None:
         """End all workers now; batches that the user holds stay valid, and the loader can be used again."""
         self._feedline.close()

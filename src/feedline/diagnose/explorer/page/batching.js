@@ -6,7 +6,7 @@ const ROWS = 12, CELLS = 64;
 
 export const batching = {
   name: "batching", title: "Batching",
-  intro: "An epoch is the order of all samples, cut into batches. A cell's colour is the sample's place in the dataset: with shuffling, each batch is a mixture.",
+  intro: "An epoch is the order of all samples, cut into batches. A cell's colour is the sample's place in the dataset: with shuffling, each batch is a mixture. This is the order of feedline.DataLoader; feedline.torch draws torch's order from torch's generator.",
   controls: [
     { key: "n", label: "samples", min: 1, max: 1000000, value: 100, slide: 2000 },
     { key: "b", label: "batch size", min: 1, max: 4096, value: 16, slide: 256 },

@@ -11,7 +11,7 @@ export const samplers = {
   intro: "An imbalanced dataset, sorted by class as folders often are. Each column is a batch of one rank, its colours are the classes in it.",
   controls: [
     { key: "counts", label: "samples of each class", kind: "numbers", min: 1, max: 20000, most: 8, value: "900,80,20" },
-    { key: "sampler", label: "sampler", kind: "choice", value: "random", choices: [["sequential", "sequential"], ["random", "random"], ["replacement", "random, with replacement"], ["weighted", "weighted by class"], ["stratified", "stratified"]] },
+    { key: "sampler", label: "sampler", kind: "choice", value: "random", choices: [["sequential", "sequential"], ["random", "random"], ["replacement", "random, with replacement"], ["weighted", "weighted by class, with replacement"], ["stratified", "stratified"]] },
     { key: "share", label: "share (stratified)", kind: "choice", value: "proportional", choices: [["proportional", "proportional"], ["at_least_one", "at_least_one"], ["equal", "equal"]] },
     { key: "b", label: "batch size", min: 8, max: 1024, value: 32, slide: 128 },
     { key: "ranks", label: "ranks", min: 1, max: 16, value: 1, slide: 16 },

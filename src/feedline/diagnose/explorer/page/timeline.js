@@ -6,7 +6,7 @@ import { mix } from "./words.js";
 
 export const timeline = {
   name: "timeline", title: "Timeline",
-  intro: "An epoch, simulated by the rules of feedline's engine and, beside it, by torch's. Drag “workers” from 0 to 4. Each worker has a CPU of its own here: samples that compute need as many CPUs as workers.",
+  intro: "An epoch, simulated by the rules of feedline's engine and, beside it, by torch's. Drag “workers” from 0 to 4. feedline.torch takes turns as torch does unless it is told assignment=\"free\". Each worker has a CPU of its own here: samples that compute need as many CPUs as workers.",
   controls: [
     { key: "workers", label: "workers (num_workers)", min: 0, max: 32, value: 0, slide: 8 },
     { key: "prefetch", label: "prefetch_factor", min: 1, max: 16, value: 2, slide: 8 },

@@ -1,0 +1,1 @@
+"""Pictures of what a loader will do, from its own plan."""
