@@ -6,21 +6,42 @@ import doctest
 import os
 import re
 import signal
+import socket
 import warnings
 from pathlib import Path
 
 import numpy as np
-from pages import ROOT, text_of
-from training_host import STRICT, training_host
+import pytest
+from pages import ROOT, printed_on, script_of, text_of
+from PIL import Image
+from training_host import STRICT, run_ranks, training_host
 
 from feedline import DataLoader
 
 RESUMING = text_of("resuming.md")
 BATCH_SIZE = text_of("batch-size.md")
+WHOLE = (  # each page is one script
+    "across-epochs.md",
+    "auto-workers.md",
+    "cannot-pickle.md",
+    "first-loader.md",
+    "from-other-loaders.md",
+    "gpu-idle.md",
+    "in-a-notebook.md",
+    "index.md",
+    "loss.md",
+    "randomness.md",
+    "recipe-detection.md",
+    "recipe-imbalanced.md",
+    "recipe-language-model.md",
+    "recipe-sql-and-bucket.md",
+    "switching-from-torch.md",
+    "workers.md",
+)
 
 
-def run(script: Path, folder: Path, lines: int | None) -> list[str]:
-    """What it prints; killed after so many lines, or a few more."""
+def run(script: Path, folder: Path, lines: int | None, number: int = signal.SIGKILL) -> list[str]:
+    """What it prints; it gets the signal after so many lines, or a few more."""
     folder.mkdir(exist_ok=True)
     reading, writing = os.pipe()
     with (
@@ -32,8 +53,8 @@ def run(script: Path, folder: Path, lines: int | None) -> list[str]:
         for line in output:
             printed.append(line.strip())
             if len(printed) == lines:  # it may have got further, and saved that, before the signal comes
-                process.send_signal(signal.SIGKILL)
-        assert process.wait() == (0 if lines is None else -signal.SIGKILL)
+                process.send_signal(number)
+        assert process.wait() == (-signal.SIGKILL if lines and number == signal.SIGKILL else 0)
     return printed
 
 
@@ -87,3 +108,47 @@ def test_the_examples_of_the_readme_run(tmp_path):
     training_host().run([*STRICT, str(script)], timeout=400, check=True)
     assert "feedline.jax" in jaxs  # run by tests/jax/test_jax_docs.py
     assert len(readme.splitlines()) <= 130
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_the_blocks_of_the_page_run_as_one_script_and_print_what_it_shows(page, tmp_path):
+    script = tmp_path / "page.py"
+    script.write_text(script_of(page))
+    strict = [*STRICT, "-W", "ignore:This DataLoader will create"]  # torch's, where there are few CPUs
+    done = training_host().run([*strict, str(script)], timeout=400, check=True, cwd=tmp_path)
+    assert not done.stderr or "<!-- needs: " in text_of(page)  # such packages say much
+    printed = done.stdout.splitlines()
+    assert [line for line in printed_on(page) if line not in printed] == []
+
+
+def test_the_recipe_for_several_gpus_runs_on_two_ranks(tmp_path):
+    for name in ("cats", "dogs"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.new("RGB", (250, 230), (30 * number, 90, 200)).save(tmp_path / "train" / name / f"{number}.jpg")
+    script = tmp_path / "train.py"
+    script.write_text(script_of("recipe-image-folder.md"))
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]), "WORLD_SIZE": "2"}
+    own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]  # what torchrun says
+    commands = [
+        [
+            "-W",
+            "error",
+            "-c",
+            f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('train.py', run_name='__main__')",
+        ]
+    ] * 2
+    first, second = run_ranks(training_host(), commands, [{**os.environ, **meeting, **each} for each in own])
+    assert first.stdout.splitlines() == printed_on("recipe-image-folder.md")
+    assert second.stdout == ""
+
+
+def test_the_recipe_for_spot_machines_goes_on_with_the_next_batch(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(script_of("recipe-spot.md"))
+    whole = run(script, tmp_path / "whole", None)
+    parts = run(script, tmp_path / "parts", 4, signal.SIGTERM)
+    assert 4 <= len(parts) <= len(whole) == 30
+    assert parts + run(script, tmp_path / "parts", None) == whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -31,7 +32,10 @@ def test_public_names_are_those_that_are_listed(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_is_there_and_says_what_it_is(module: str) -> None:
+def test_every_public_name_is_there_says_what_it_is_and_has_an_example(module: str) -> None:
     for name in listed(module):
         value = getattr(import_module(module), name.rpartition(".")[2])
         assert value.__doc__, name
+        if isinstance(value, type | FunctionType):
+            said = [value.__doc__, *(getattr(each, "__doc__", None) for each in vars(value).values())]
+            assert any(">>> " in (each or "") for each in said), f"{name} has no example"

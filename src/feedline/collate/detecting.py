@@ -18,7 +18,14 @@ from feedline.errors import CollateError, OptionTypeError
 
 
 class DetectionBatch(NamedTuple):
-    """The batch that `detection` makes."""
+    """The batch that `detection` makes.
+
+    >>> import numpy as np
+    >>> from feedline.collate import detection
+    >>> batch = detection()([(np.ones((3, 4, 5)), {"boxes": np.ones((2, 4))})])
+    >>> batch.images.shape, batch.sizes.tolist(), len(batch.targets)
+    ((1, 3, 4, 5), [[4, 5]], 1)
+    """
 
     images: Any
     targets: list[Any]

@@ -28,7 +28,13 @@ ON_LONG = ("raise", "truncate", "split")
 
 
 class PackedBatch(NamedTuple):
-    """The result of `pack` for one field; all three arrays have the shape (rows, length)."""
+    """The result of `pack` for one field; all three arrays have the shape (rows, length).
+
+    >>> from feedline.collate import pack
+    >>> batch = pack(6)([[7, 8, 9], [5, 6]])
+    >>> batch.data.tolist(), batch.segments.tolist(), batch.positions.tolist()
+    ([[7, 8, 9, 5, 6, 0]], [[1, 1, 1, 2, 2, 0]], [[0, 1, 2, 0, 1, 0]])
+    """
 
     data: Any
     segments: Any

@@ -25,7 +25,13 @@ from feedline.errors.checks import check_flag, check_whole
 
 
 class Padded(NamedTuple):
-    """The result of `pad` for one field; a part that was not requested is None."""
+    """The result of `pad` for one field; a part that was not requested is None.
+
+    >>> from feedline.collate import pad
+    >>> batch = pad()([[1, 2, 3], [4]])
+    >>> batch.data.shape, batch.lengths.tolist()
+    ((2, 3), [3, 1])
+    """
 
     data: Any
     """The batch; samples are along its first axis."""

@@ -22,7 +22,11 @@ TELLING = ("num_workers", "__dict__")
 
 @dataclass(frozen=True, repr=False)
 class WorkerInfo:
-    """What a worker knows about itself: torch's four fields."""
+    """What a worker knows about itself: torch's four fields.
+
+    >>> WorkerInfo(id=1, num_workers=4, seed=7, dataset=None).num_workers
+    4
+    """
 
     id: int
     num_workers: int

@@ -35,7 +35,11 @@ def driver() -> Any:
 
 
 class KafkaRecord(NamedTuple):
-    """What `decode` gets."""
+    """What `decode` gets.
+
+    >>> KafkaRecord("clicks", partition=0, offset=41, key=None, value=b"[1, 2]", timestamp=-1).value
+    b'[1, 2]'
+    """
 
     topic: str
     partition: int

@@ -39,7 +39,11 @@ LONGEST = 40
 
 @dataclass(frozen=True)
 class TuneResult(TuneOutcome):
-    """What `feedline.tune` found: `print` it, paste its `code`, or write it with `plot` and `report`."""
+    """What `feedline.tune` found: `print` it, paste its `code`, or write it with `plot` and `report`.
+
+    >>> callable(TuneResult.plot) and callable(TuneResult.report)
+    True
+    """
 
     def __str__(self) -> str:
         return plain(lines(self, WIDEST)).rstrip("\n")
