@@ -33,8 +33,10 @@ class Spent(NamedTuple):
 
 def spent_by(rows: Iterable[Row]) -> Spent:
     """The time spent by those workers."""
-    sums = [(row[FETCHED], row[COLLATED], row[SENT]) for row in rows]
-    return Spent(*map(sum, zip(*sums, strict=True))) if sums else Spent()
+    fetching = collating = sending = 0
+    for row in rows:
+        fetching, collating, sending = fetching + row[FETCHED], collating + row[COLLATED], sending + row[SENT]
+    return Spent(fetching, collating, sending)
 
 
 class Sums(NamedTuple):

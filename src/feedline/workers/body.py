@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import os
 import random
-import threading
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from feedline.collate.making import Making
 from feedline.collate.unshared import ALONE, references
 from feedline.datasets import Empty
 from feedline.errors import FeedlineError, add_note
+from feedline.machine.finalizers import is_main_thread
 from feedline.machine.worker_info import WorkerInfo, set_worker_info
 from feedline.messages.marks import Marking, Marks
 from feedline.messages.outcome import Failure, Notice, Outcome, notice_of, with_marks
@@ -70,8 +70,8 @@ class Body:
         self._fetcher = Fetcher(job.dataset, reader, many, self._row, self.readers, is_written_down=is_written_down)
         several = self.readers is not None and self.readers.count > 1 and job.batched and not many
         # If other threads run, the user's code there may draw from the same generators.
-        alone = own_process or (worker is None and threading.current_thread() is threading.main_thread())
-        self._together = SharedDrawsCheck() if several and alone else None
+        alone = several and (own_process or (worker is None and is_main_thread()))
+        self._together = SharedDrawsCheck() if alone else None
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
