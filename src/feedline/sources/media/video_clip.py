@@ -36,6 +36,17 @@ class VideoClip:
     that is too short is an error, unless `pad=True` repeats its last picture. `channels_first=True` gives (frames, 3,
     height, width). Called with the bytes of a file, it reads a clip at a place drawn from `feedline.rng()`: for sources
     that take decoders, `decoders={".mp4": VideoClip(16, fps=8)}`.
+
+    >>> import av, io
+    >>> file = io.BytesIO()
+    >>> with av.open(file, "w", format="avi") as film:
+    ...     stream = film.add_stream("mpeg4", rate=25)
+    ...     stream.width, stream.height = 64, 48
+    ...     for number in range(25):
+    ...         film.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((48, 64, 3), 9 * number, np.uint8))))
+    ...     film.mux(stream.encode())
+    >>> VideoClip(4, fps=8, size=(24, 32))(file.getvalue()).shape
+    (4, 24, 32, 3)
     """
 
     def __init__(
