@@ -200,6 +200,10 @@ class DataLoader(CoreOptions, Generic[B]):
 
         Ranks average their gradients. Where their shares of a batch differ by a sample, that average is the gradient of
         the whole batch only if each share counts by its samples.
+
+        >>> loader = DataLoader(range(10), global_batch_size=4)  # one rank
+        >>> [(batch.tolist(), loader.weight) for batch in loader]
+        [([0, 1, 2, 3], 1.0), ([4, 5, 6, 7], 1.0), ([8, 9], 1.0)]
         """
         return self._progress.weight
 
