@@ -14,6 +14,7 @@ RUN = {  # by which test file: all blocks of the page that are not marked
         ("files.md", "parquet.md", "sql.md", "streams.md", "tar-shards.md"), "sources/test_docs_of_sources.py"
     ),
     "object-storage.md": "sources/test_docs_of_object_storage.py",
+    "elastic.md": "integrations/test_elastic.py",
     "doctor.md": "diagnose/test_doctor_command.py",
     "jax.md": "jax/test_jax_docs.py",
     "preflight.md": "docs/test_page_of_preflight.py",
