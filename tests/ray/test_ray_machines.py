@@ -116,8 +116,12 @@ def test_a_worker_that_waits_for_others_is_told_how_much_is_free(second: HidingN
 
 
 def test_auto_uses_this_machine_first(second: HidingNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
-    monkeypatch.setattr(ray_cluster.Connection, "placing", lambda connection: spread)
+    def elsewhere(connection: ray_cluster.Connection) -> dict[str, Any]:
+        """Where workers would be if this machine did not come first."""
+        (node,) = [each["NodeID"] for each in connection.nodes() if each["NodeName"] == "second"]
+        return {"num_cpus": 1, **connection.on(node, soft=True)}
+
+    monkeypatch.setattr(ray_cluster.Connection, "placing", elsewhere)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with feedline.DataLoader(
