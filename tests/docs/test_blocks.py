@@ -11,7 +11,8 @@ PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 RUN = {  # by which test file: all blocks of the page that are not marked
     **dict.fromkeys(("collation.md", "latency.md", "samplers.md", "splits-and-mixing.md"), "docs/test_pages.py"),
     **dict.fromkeys(
-        ("files.md", "parquet.md", "sql.md", "streams.md", "tar-shards.md"), "sources/test_docs_of_sources.py"
+        ("files.md", "parquet.md", "sound-and-video.md", "sql.md", "streams.md", "tar-shards.md"),
+        "sources/test_docs_of_sources.py",
     ),
     "object-storage.md": "sources/test_docs_of_object_storage.py",
     "elastic.md": "integrations/test_elastic.py",
@@ -21,7 +22,7 @@ RUN = {  # by which test file: all blocks of the page that are not marked
     "seeing.md": "docs/test_seeing.py",
     "tuning.md": "diagnose/test_tune_command.py",
 }
-PARTLY = {"batch-size.md", "jax.md", "resuming.md", "object-storage.md"} | {
+PARTLY = {"batch-size.md", "elastic.md", "jax.md", "resuming.md", "object-storage.md"} | {
     page for page, file in RUN.items() if file in ("docs/test_pages.py", "sources/test_docs_of_sources.py")
 }
 """Of these only doctests, and scripts that begin with `# name.py`."""

@@ -24,6 +24,7 @@ WHOLE = (  # each page is one script
     "across-epochs.md",
     "auto-workers.md",
     "cannot-pickle.md",
+    "explorer.md",
     "first-loader.md",
     "from-other-loaders.md",
     "gpu-idle.md",
