@@ -25,7 +25,15 @@ from numpy.random import mtrand
 
 from feedline.machine import loaded_torch
 from feedline.randomness.redirection import is_redirected, reached, switch
-from feedline.randomness.twister import WORDS, Words, found_in_numpy, found_in_python, found_stored_normal, seed_python
+from feedline.randomness.twister import (
+    WORDS,
+    Words,
+    found_in_numpy,
+    found_in_python,
+    found_in_torch,
+    found_stored_normal,
+    seed_python,
+)
 
 _PYTHON: Any = random._inst
 """The hidden instance; `random`'s functions are its methods."""
@@ -203,6 +211,31 @@ class TorchGenerator:
         self.made: tuple[Any, Any, Any] | None = None
         """A state of torch's generator to be filled, if one has been seeded before."""
 
+        self._found: tuple[Any, memoryview | None] = (None, None)
+        """A generator, and where it keeps its state."""
+        self._put: tuple[Any, Any, bytes] = (None, None, b"")
+        """A generator, the state that was put into it last, and what its memory held then."""
+
+    def state_of(self, generator: Any) -> Any:
+        """Its state. If nobody has drawn since the last was put back, that need not be asked for: reading the memory
+        takes an eighth of the time."""
+        owner, state, held = self._put
+        found, memory = self._found
+        if owner is generator and found is generator and memory is not None and memory.tobytes() == held:
+            return state
+        return generator.get_state()
+
+    def put_back(self, generator: Any, state: Any) -> None:
+        """Give it that state, which nobody changes from now on."""
+        generator.set_state(state)
+        found, memory = self._found
+        if found is not generator:
+            torch = loaded_torch.module()
+            memory = found_in_torch(torch) if torch is not None and generator is torch.default_generator else None
+            self._found = generator, memory
+        if memory is not None:
+            self._put = generator, state, memory.tobytes()
+
     def seed(self, value: int, words: Words) -> None:
         if (generator := loaded_torch.default_generator()) is not None:
             self._seed(generator, value, words)
@@ -281,7 +314,7 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
         return False
     block, python, words = _memory
     words_seeded = words_of_main_thread
-    gauss_next, torch_state = _PYTHON.gauss_next, None if torchs is None else torchs.get_state()
+    gauss_next, torch_state = _PYTHON.gauss_next, None if torchs is None else _torchs.state_of(torchs)
     numpys = generator, memory, memory.tobytes(), _normal.tobytes()
     saved += ALL, (python.tobytes(), gauss_next, *numpys, torchs, torch_state)
     words[...] = words_seeded.python
@@ -306,4 +339,4 @@ def restore_all(states: tuple[Any, ...]) -> None:
         mtrand.set_bit_generator(generator)
     memory[:], _normal[:] = words, normal
     if torchs is not None:
-        torchs.set_state(torch_state)
+        _torchs.put_back(torchs, torch_state)

@@ -108,6 +108,44 @@ def found_stored_normal(instance: Any) -> memoryview | None:
     return memoryview((ctypes.c_uint8 * _NORMAL).from_address(id(instance) + place)).cast("B")
 
 
+def found_in_torch(torch: Any) -> memoryview | None:
+    """Where torch's default generator keeps its whole state: seed, position, words, stored normal numbers. Only to be
+    read: torch writes there under a lock of its own. None if it is not found there.
+
+    It is looked for in a new generator of our own, which is asked what its state is.
+    """
+    try:
+        probe = torch.Generator().manual_seed(5)
+        words = probe.get_state().numpy()[24 : 24 + 8 * WORDS].view(np.uint64).astype(np.uint32)
+        place = _place_in(probe._cdata, words.tobytes())
+        if place is None or not isinstance(torch.default_generator, torch.Generator):
+            return None
+        memory = _state_at(probe._cdata + place)
+        torch.randn((), dtype=torch.float64, generator=probe)
+        stored = bytes(memory[-16:])
+        second = torch.randn((), dtype=torch.float64, generator=probe).item()
+        if stored[:9] != struct.pack("=d?", second, True) or memory[-8] != 0:
+            return None
+        return _state_at(torch.default_generator._cdata + place)
+    except Exception:  # another torch than is known here
+        return None
+
+
+def _place_in(address: int, words: bytes) -> int | None:
+    """How far behind that address those words are, if they are near."""
+    for place in range(_BEFORE, _FARTHEST, 4):
+        if ctypes.string_at(address + place, 4) == words[:4] and ctypes.string_at(address + place, len(words)) == words:
+            return place
+    return None
+
+
+def _state_at(words: int) -> memoryview:
+    size = _BEFORE + 4 * WORDS + _AFTER
+    return memoryview((ctypes.c_uint8 * size).from_address(words - _BEFORE)).cast("B")
+
+
+_BEFORE, _AFTER, _FARTHEST = 20, 28, 256
+"""Bytes: seed and position before the words; stored normal numbers after them; where the words begin at the latest."""
 _STORED, _NORMAL = 0.7071067811865476, struct.calcsize("=iid")
 
 
