@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY := passive
 export OPENBLAS_THREAD_TIMEOUT := 4
 
 .PHONY: demo docs test test-groups test-all test-often test-pythons test-faults test-integrations test-torch test-jax test-ray test-sources test-diagnose \
-	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins soak clean
+	test-engine test-core lint bench bench-grid bench-peers bench-growth bench-skewed bench-check bench-before-after pictures pins release-check soak clean
 .DELETE_ON_ERROR:
 
 demo: .venv/demo.done
@@ -52,6 +52,10 @@ test-often: .venv/all-for-tests.done
 # The core on every Python there is.
 test-pythons: .venv/test.done
 	$(BIN)/python tests/pythons.py
+
+# Builds wheel and sdist, looks into them, and tries each on every Python there is, in an empty environment.
+release-check:
+	$(PYTHON) tests/release.py
 
 test-faults: .venv/test.done
 	$(PYTEST) $(FAULTS)

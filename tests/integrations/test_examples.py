@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from kinds import thorough
+from training import run_as_torchrun
 from training_host import STRICT, training_host
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,20 +27,43 @@ SHOWS = {
     "sound.py": r"left out: hum-05\.flac\nthe same windows with 0 and 2 workers: yes\nlearned: yes",
     "mixed_streams.py": r"10% of the first .* 40% of the rest\n.*\n.*\n.*the batches are the same: yes",
     "distributed.py": r"both ranks have the same model",
+    "hf_trainer.py": r"the same losses as with Trainer's own loader: yes",
+    "lightning_trainer.py": r"that were missing: yes\nthe weights of the run that was not stopped: yes",
 }
+ADVICE = ("`isinstance(treespec", "Be aware that when using `ckpt_path`", "The 'train_dataloader' does not have many")
+LIGHTNINGS = [each for advice in ADVICE for each in ("-W", f"ignore:{advice}")]
+"""Its use of torch's pytree, and its advice: on a callback that is not needed again, and on the number of workers."""
+ALLOWED = {"lightning_trainer.py": LIGHTNINGS}
 
 
 @pytest.mark.parametrize("name", SHOWS)
 def test_example_shows_what_it_says(name):
-    done = training_host().run([*STRICT, str(EXAMPLES / name)], timeout=400, check=True)
+    done = training_host().run([*STRICT, *ALLOWED.get(name, []), str(EXAMPLES / name)], timeout=400, check=True)
     assert re.search(SHOWS[name], done.stdout), done.stdout
     assert not done.stderr
+
+
+def ranks_of_torchrun(folder: Path, stop: int) -> list[list[int]]:
+    run_as_torchrun([*STRICT, str(EXAMPLES / "torchrun_ddp.py"), str(folder), str(stop)])
+    return json.loads((folder / f"seen-until-{stop or None}.json").read_text())
+
+
+def test_ranks_of_torchrun_go_on_where_they_were_stopped(tmp_path):
+    before, after = ranks_of_torchrun(tmp_path, 5), ranks_of_torchrun(tmp_path, 0)
+    assert [len(rank) for rank in (*before, *after)] == [30, 30, 18, 18]
+    assert sorted(index for rank in before + after for index in rank) == list(range(96))
+
+
+@thorough
+def test_torchrun_itself():
+    done = training_host().run([str(EXAMPLES / "torchrun_ddp.py")], timeout=400, check=True)
+    assert "each of 96 samples once: yes" in done.stdout
 
 
 def test_every_example_is_run_and_short():
     files = {path.name: path for path in EXAMPLES.glob("*.py")}
     # Two are run by tests/jax/test_jax_docs.py and tests/ray/test_ray_docs.py.
-    assert set(files) == {*SHOWS, "jax_training.py", "ray_workers.py"}
+    assert set(files) == {*SHOWS, "torchrun_ddp.py", "jax_training.py", "ray_workers.py"}
     for name in SHOWS:
         text = files[name].read_text()
         assert len(text.splitlines()) <= 120

@@ -85,7 +85,13 @@ def torchs_engine_forbidden():
 
 
 def two_ranks(script: str, folder: Path) -> list[Any]:
-    """Run the script as two processes over gloo; what each rank wrote to <folder>/<rank>.json.
+    """Run the script as two processes over gloo; what each rank wrote to <folder>/<rank>.json."""
+    run_as_torchrun(["-W", "ignore", str(HERE / script), str(folder)])
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def run_as_torchrun(command: list[str]) -> None:
+    """Run the command as two ranks, without importing torch for each.
 
     The processes find what `torchrun` tells its own, and meet as those do: at a store of this process, whose port is
     free because the system chose it.
@@ -95,9 +101,7 @@ def two_ranks(script: str, folder: Path) -> list[Any]:
     told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
     told |= {"TORCHELASTIC_RUN_ID": "tests", "TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
     ranks = [told | {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "ROLE_RANK": rank} for rank in range(2)]
-    command = ["-W", "ignore", str(HERE / script), str(folder)]
     run_ranks(training_host(), [command] * 2, [os.environ | {name: str(rank[name]) for name in rank} for rank in ranks])
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
 def report(folder: str, rank: int, result: Any) -> None:

@@ -83,6 +83,22 @@ def test_batches_are_the_cores_and_lie_where_the_sharding_says() -> None:
                     assert np.array_equal(shard.data, np.asarray(whole[name])[shard.index])
 
 
+@in_jax(devices=2)
+def test_progress_gives_the_same_batches_and_begins_at_the_place_of_a_resumed_run() -> None:
+    loader = jax_loader(arrays(), 8, shuffle=True, seed=1)
+    shown = iter(loader.progress("[train]"))
+    first, state = values([next(shown)]), loader.state_dict()
+    again = jax_loader(arrays(), 8, shuffle=True)
+    again.load_state_dict(state)
+    rest = iter(again.progress())
+    assert first + values(rest) == values(jax_loader(arrays(), 8, shuffle=True, seed=1))
+    assert (rest._counts.place, rest._counts.total, rest._counts.samples) == (3, 3, 16)
+    named = jax_loader(ArrayDataset(**{"<b>": np.arange(8)}), 8)
+    assert len(list(named)) == 1
+    page = named._repr_html_() + named.stats()._repr_html_()
+    assert "1 shape of batches" in page
+
+
 @in_jax(devices=4)
 def test_by_default_rows_are_divided_over_all_devices() -> None:
     (batch,) = jax_loader(arrays(8), 8)
