@@ -187,7 +187,7 @@ def enter_element_of(*key: int) -> None:
 
     What comes before it, the shard of the whole stream, still counts.
     """
-    place = _thread.place
+    place = _thread.reading.place
     place.enter((*place.sample[:1], *key))
 
 
