@@ -88,7 +88,7 @@ class Broken:
     ("what", "given", "words"),
     [
         (Broken(), {}, "reading failed: ValueError: no such file"),
-        ([], {}, "it gave no batch"),
+        (DataLoader([], 2), {}, "it gave no batch"),
         ([1], {"step_ms": -1}, "step_ms"),
         ([1], {"seconds": 0}, "seconds"),
         (5, {}, "no|neither"),
