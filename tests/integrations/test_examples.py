@@ -22,6 +22,7 @@ SHOWS = {
     "tar_shards.py": r"each sample once over 2 ranks of 2 workers: yes",
     "parquet.py": r"each row is in one of the two: yes",
     "mixed_streams.py": r"10% of the first .* 40% of the rest\n.*\n.*\n.*the batches are the same: yes",
+    "cached_samples.py": r"decoded 600 times .*\n.*: 0 samples, because 600 were there\neach sample was decoded once: yes",
     "distributed.py": r"both ranks have the same model",
 }
 

@@ -1,4 +1,4 @@
-"""Samples kept after first use: the same samples, never aliased, never another dataset's, whatever kills its writers."""
+"""Samples kept after first use: the same samples, never aliased, never those of other data, whoever is killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
-from feedline.sources import ParquetDataset, TarDataset
+from feedline.sources import FilesDataset, ParquetDataset, TarDataset
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import ENTRY, PackFolder
 from feedline.sources.samples.records import gather, pack, unpack
@@ -286,11 +286,14 @@ def test_what_differs_has_another_identity_and_what_does_not_has_the_same() -> N
 
 
 def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "a"
+    path = tmp_path / "a.txt"
     path.write_text("one")
     before = identity_of([path])
     os.utime(path, (1, 1))
     assert identity_of([path]) != before
+    before = identity_of(FilesDataset([path]))
+    os.utime(path, (2, 2))
+    assert identity_of(FilesDataset([path])) != before
     np.save(tmp_path / "rows.npy", np.arange(4))
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     before = identity_of([rows])

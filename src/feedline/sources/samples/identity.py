@@ -3,7 +3,8 @@
 Takes: a dataset. Gives: `identity_of`, a digest of its attributes, its fingerprint, and the code of its classes and
 functions.
 Promises: nothing of the dataset is called but what pickling calls. Where it cannot be told what something is, that is
-an error that names it, never a guess. Files named by a `Path` or mapped by NumPy count with their size and date.
+an error that names it, never a guess. Files of a FilesDataset, named by a `Path` or mapped by NumPy count with their size
+and date.
 Not its job: files that only texts name, and what code reads from elsewhere: a `fingerprint` of the dataset says that.
 """
 
@@ -125,6 +126,9 @@ class _Looking:
         self._class(type(thing), path, depth)
         if isinstance(said := ask(thing, "fingerprint"), str):
             self._add("fingerprint", said)
+        if callable(files := ask(thing, "local_files")) and type(thing).__module__.startswith("feedline."):
+            for file in files():
+                self._file(Path(file))
         try:
             reduced = thing.__reduce_ex__(4)
         except Exception as error:

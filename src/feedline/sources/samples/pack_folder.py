@@ -91,6 +91,24 @@ class PackFolder:
             opened.checked[index] = 1
         return record
 
+    def read_all(self, indices: list[int]) -> list[memoryview] | None:
+        """The records of several samples; None if one is missing. The same as `read`, in half the time."""
+        opened, found = self._opened(), []
+        index, old, crc, unpack, size = opened.index, opened.old, zlib.crc32, ENTRY.unpack, ENTRY.size
+        packs: dict[int, memoryview | None] = {}
+        for number in indices:
+            entry = index[number * size : (number + 1) * size]
+            pack, offset, length, _, own = unpack(entry)
+            data = packs[pack] if pack in packs else packs.setdefault(pack, opened.mapped(pack) if pack else None)
+            is_there = data is not None and own == crc(entry[: _BODY.size], number & 0xFFFFFFFF)
+            if pack in old or not is_there or data is None or offset + length > len(data):
+                if (record := self.read(number)) is None:
+                    return None
+                found.append(record)
+            else:
+                found.append(data[offset : offset + length])
+        return found
+
     def has(self, index: int) -> bool:
         """Is there a record with that number? Its bytes are not checked."""
         opened = self._opened()
@@ -198,11 +216,11 @@ class _Open:
         self.old = {int(path.stem, 16) for path in own.glob("*.pack")}
         """Packs that were there before: a crash of the machine may have damaged them."""
         self._mapped: dict[int, tuple[memoryview, float]] = {}
-        self._index = _index(own, count)
+        self.index = _index(own, count)
 
     def entry(self, index: int) -> tuple[int, int, int, int] | None:
         at = index * ENTRY.size
-        entry = self._index[at : at + ENTRY.size]
+        entry = self.index[at : at + ENTRY.size]
         pack, offset, length, checksum, own = ENTRY.unpack(entry)
         if not pack or own != zlib.crc32(entry[: _BODY.size], index & 0xFFFFFFFF):
             return None
@@ -210,7 +228,7 @@ class _Open:
 
     def put(self, index: int, body: bytes) -> None:
         at = index * ENTRY.size
-        self._index[at : at + ENTRY.size] = body + struct.pack("<I", zlib.crc32(body, index & 0xFFFFFFFF))
+        self.index[at : at + ENTRY.size] = body + struct.pack("<I", zlib.crc32(body, index & 0xFFFFFFFF))
         self.checked[index] = 1
 
     def mapped(self, number: int) -> memoryview | None:

@@ -24,6 +24,8 @@ from feedline.errors import OptionTypeError
 
 LENGTH = struct.Struct("<I")
 STEP = 16
+SMALL = 4_096
+"""Leaves below this many bytes are joined and copied once."""
 _NUMBERS = {int: "<i8", float: "<f8", bool: "|b1"}
 
 
@@ -139,17 +141,26 @@ def _own(record: memoryview, leaf: Leaf) -> Any:
 
 def gather(records: list[memoryview], empty: Empty) -> Any:
     """The batch of these records, written straight into memory from `empty`; NotImplemented if they differ in form."""
-    forms = {id(form): form for form in map(form_of, records)}
-    form = next(iter(forms.values()))
-    if len(forms) > 1 or form is None or not _is_known(form):
+    form = form_of(records[0])
+    if form is None or not _is_known(form):
+        return NotImplemented
+    (length,) = LENGTH.unpack_from(records[0])
+    head = bytes(records[0][: LENGTH.size + length])
+    if any(record[: len(head)] != head for record in records):
         return NotImplemented
     columns = []
     for leaf in form.leaves:
         dtype = np.dtype(leaf.dtype)
         column = empty((len(records), *leaf.shape), dtype)
         if leaf.size:
-            for row, record in zip(column.reshape(len(records), -1), records, strict=True):
-                row[:] = np.frombuffer(record, dtype, leaf.size // dtype.itemsize, leaf.offset)
+            start, end = leaf.offset, leaf.offset + leaf.size
+            if leaf.size < SMALL:
+                joined = b"".join([record[start:end] for record in records])
+                column.reshape(-1)[:] = np.frombuffer(joined, dtype)
+            else:
+                rows = memoryview(column.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+                for number, record in enumerate(records):
+                    rows[number * leaf.size : (number + 1) * leaf.size] = record[start:end]
         columns.append(column)
     return _tree(form.tree, columns)
 

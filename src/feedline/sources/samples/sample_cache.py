@@ -97,13 +97,11 @@ class CachedDataset(Dataset[Any]):
         ]
 
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
-        records = []
-        for index in indices.tolist():
-            record = self._store.read(position(index, self._length, "CachedDataset"))
-            if record is None:
-                return NotImplemented
-            records.append(record)
-        return gather(records, empty)
+        places: list[int] = indices.tolist()
+        if not places or min(places) < 0 or max(places) >= self._length:
+            places = [position(place, self._length, "CachedDataset") for place in places]
+        records = self._store.read_all(places)
+        return gather(records, empty) if records else NotImplemented
 
     def _kept(self, place: int, sample: Any) -> Any:
         if not self._warned and has_drawn():
@@ -230,8 +228,8 @@ def _in_memory(dataset: Any, identity: str, count: int, bound: int) -> CachedDat
     if bound > there.total:
         raise OptionError(
             f"max_bytes is {bound:,}, but shared memory (/dev/shm) has {there.total:,} bytes here. Give it more "
-            "(docker run --shm-size, or a volume of medium Memory in Kubernetes), a smaller max_bytes, or a folder on disk: "
-            "what fits into memory is read from memory there, too"
+            "(docker run --shm-size, or a volume of medium Memory in Kubernetes), a smaller max_bytes, or a folder on "
+            "disk: what fits into memory is read from memory there, too"
         )
     in_use = _InUse(folder)
     return CachedDataset(dataset, PackFolder(folder, identity, count, bound), in_use)
