@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import bucketing
+import cached_samples
 import collation
 import epoch_boundary
 import first_batch
@@ -67,6 +68,7 @@ WORKLOADS = [
         tar_shards,
         parquet_rows,
         mixed_streams,
+        cached_samples,
         kinds_of_workers,
     )
 ]

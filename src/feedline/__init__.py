@@ -70,12 +70,16 @@ if TYPE_CHECKING:
     from feedline.diagnose.preflight import preflight
     from feedline.diagnose.tune.tune_page import TuneResult
     from feedline.diagnose.tune.tuner import tune
+    from feedline.sources.samples.materializing import materialize
+    from feedline.sources.samples.sample_cache import cached
 
 __version__ = "0.1.0"
 
 _ON_DEMAND = {
     "Finding": "feedline.diagnose.findings",
     "TuneResult": "feedline.diagnose.tune.tune_page",
+    "cached": "feedline.sources.samples.sample_cache",
+    "materialize": "feedline.sources.samples.materializing",
     "doctor": "feedline.diagnose.doctor.consult",
     "preflight": "feedline.diagnose.preflight",
     "tune": "feedline.diagnose.tune.tuner",
@@ -133,6 +137,7 @@ __all__ = [
     "WorkerMemory",
     "WorkerTimeout",
     "accumulate",
+    "cached",
     "collate",
     "default_collate",
     "doctor",
@@ -141,6 +146,7 @@ __all__ = [
     "gradient_noise",
     "largest_batch",
     "lengths_of",
+    "materialize",
     "preflight",
     "random_split",
     "register_collate",

@@ -19,7 +19,7 @@ that sample then names it. And it may have a `fingerprint`, a short text that ch
 goes into a loader's state, which is then not continued with other data.
 
 Within this package, each file imports only files to its left: reading, merging, joining, selecting, splitting (with
-apportioning, per_sample, labels and stable_hash); joining, mixture; checksum, apportioning, stretches,
+apportioning, per_sample, labels and stable_hash); joining, mixture, mapping; checksum, apportioning, stretches,
 mixture_options, mixed_source, mixture_stream; mapped_file, arrays.
 """
 
@@ -36,6 +36,7 @@ from feedline.datasets.joining import (
     length_of,
 )
 from feedline.datasets.labels import Classes, classes_of
+from feedline.datasets.mapping import MappedDataset
 from feedline.datasets.mixture import Mixture
 from feedline.datasets.mixture_stream import MixtureReading, MixtureStream
 from feedline.datasets.per_sample import array_of, as_numbers
@@ -70,6 +71,7 @@ __all__ = [
     "Indexable",
     "IntArray",
     "IterableDataset",
+    "MappedDataset",
     "Mixture",
     "MixtureReading",
     "MixtureStream",

@@ -271,6 +271,13 @@ def enter_one_of(place: int, indices: Sequence[int]) -> None:
         here.sample = (indices[place],)
 
 
+def has_drawn() -> bool:
+    """Has the sample being read asked for its generator?"""
+    here = _here()
+    here.look()
+    return bool(here.generators)
+
+
 def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     """The random generator of the sample being read: a function of (seed, epoch, index) and of nothing else.
 

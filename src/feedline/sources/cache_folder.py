@@ -81,7 +81,7 @@ class CacheFolder:
         path.parent.mkdir(exist_ok=True)
         written, descriptor = self._begin()
         try:
-            _write(descriptor, HEAD.pack(MAGIC, len(data), zlib.crc32(data)), data)
+            write_all(descriptor, HEAD.pack(MAGIC, len(data), zlib.crc32(data)), data)
             _touch(descriptor)
             self._let_in(written, path, HEAD.size + len(data))
         finally:
@@ -181,7 +181,8 @@ def _touch(file: Path | int) -> None:
     os.utime(file, ns=(now, now))
 
 
-def _write(descriptor: int, *parts: bytes) -> None:
+def write_all(descriptor: int, *parts: bytes) -> None:
+    """Write all bytes, however many the system takes at a time."""
     for part in parts:
         left = memoryview(part)
         while left:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,10 @@ class FilesDataset(Dataset[Any]):
 
     def _path(self, name: str) -> str:
         return os.path.join(self._before, name)  # without a root, names may be absolute
+
+    def local_files(self) -> Iterator[str]:
+        """The paths of all files on disk: a cache of samples looks at their sizes and dates."""
+        return map(self._path, self.paths) if self._place is None else iter(())
 
     def _reads_many(self) -> bool:
         """Are several read at once? Only where that helps: a disk gains little from it."""

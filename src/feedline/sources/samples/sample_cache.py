@@ -1,0 +1,235 @@
+"""A dataset whose samples are kept after they were read once.
+
+Takes: a map-style dataset, a folder or "memory", a bound. Gives: `cached`, the same dataset, read from there if it can.
+Promises: a sample is what the dataset gave; it shares no memory with the cache. What another dataset, or the same with
+other code, has left in the folder is not used. If the folder cannot be written, reading continues without it, with one
+warning. A sample that draws from `feedline.rng()` while it is kept is warned of: all epochs would have the same draw.
+Not its job: storing (pack_folder), telling datasets apart (identity), random augmentation (`cached(…).map(augment)`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from feedline.datasets import (
+    Dataset,
+    Empty,
+    IntArray,
+    MappedDataset,
+    awaits,
+    described,
+    fingerprint_of,
+    length_of,
+    read_samples,
+    reads_many,
+)
+from feedline.datasets.reading import position
+from feedline.errors import OptionError, OptionTypeError
+from feedline.errors.checks import check_whole
+from feedline.randomness.rng import has_drawn
+from feedline.sources.samples.identity import identity_of
+from feedline.sources.samples.pack_folder import PackFolder
+from feedline.sources.samples.records import gather, pack, unpack
+
+FORMAT = "1"
+SHARED_MEMORY = Path("/dev/shm")
+UNBOUNDED = 1 << 62
+
+
+class CachedDataset(Dataset[Any]):
+    """What `cached` gives."""
+
+    def __init__(self, dataset: Any, store: PackFolder, in_use: _InUse | None = None) -> None:
+        self.dataset = dataset
+        self._store = store
+        self._in_use = in_use
+        self._length = store.count
+        self._warned = False
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the dataset; without one, the key of the cache."""
+        return fingerprint_of(self.dataset) or self._store.identity
+
+    def map(self, function: Callable[[Any], Any]) -> MappedDataset:
+        """The same samples, each passed through `function` whenever it is read: the place for random augmentation."""
+        return MappedDataset(self, function)
+
+    def stored(self) -> int:
+        """How many samples are kept now."""
+        return sum(self._store.has(index) for index in range(self._length))
+
+    def _reads_many(self) -> bool:
+        return reads_many(self.dataset)
+
+    def _reads_batches(self) -> bool:
+        return True
+
+    def __getitem__(self, index: int) -> Any:
+        place = position(index, self._length, "CachedDataset")
+        record = self._store.read(place)
+        if record is not None:
+            return unpack(record)
+        return self._kept(place, self.dataset[place])
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        places = [position(index, self._length, "CachedDataset") for index in indices]
+        records = [self._store.read(place) for place in places]
+        missing = list(dict.fromkeys(place for place, record in zip(places, records, strict=True) if record is None))
+        read = zip(missing, read_samples(self.dataset, missing), strict=True) if missing else ()
+        # A sample that is asked for twice must not be delivered as one object.
+        fresh = {place: pack(self._kept(place, sample)) for place, sample in read}
+        return [
+            unpack(memoryview(fresh[place]) if record is None else record)
+            for place, record in zip(places, records, strict=True)
+        ]
+
+    def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
+        places: list[int] = indices.tolist()
+        if not places or min(places) < 0 or max(places) >= self._length:
+            places = [position(place, self._length, "CachedDataset") for place in places]
+        records = self._store.read_all(places)
+        return gather(records, empty) if records else NotImplemented
+
+    def _kept(self, place: int, sample: Any) -> Any:
+        if not self._warned and has_drawn():
+            self._warned = True
+            warnings.warn(
+                f"sample {place} draws from feedline.rng() while it is kept in a cache: all epochs will have this one "
+                "draw. Leave random augmentation out of the cached dataset: cached(dataset, …).map(augment)",
+                UserWarning,
+                stacklevel=3,
+            )
+        had = self._store.problem
+        self._store.write(place, pack(sample))
+        if had is None and self._store.problem is not None:
+            warnings.warn(
+                f"the cache in {self._store.folder} cannot be written ({self._store.problem}), so nothing more is kept "
+                "in it. Give another folder, or a smaller max_bytes if the disk is full.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return sample
+
+    def describe(self, index: int) -> str:
+        """What the dataset says about its sample."""
+        return described(self.dataset, index)
+
+    def __repr__(self) -> str:
+        store = self._store
+        return f"CachedDataset({self.dataset!r}, {os.fspath(store.folder)!r}, max_bytes={store.max_bytes})"
+
+
+def cached(
+    dataset: Any, where: str | os.PathLike[str], *, max_bytes: int | None = None, key: str | None = None
+) -> CachedDataset:
+    """The dataset, whose samples are kept after they were read once, and read from there from then on.
+
+    `where` is a folder, which any number of processes, machines' ranks and later runs may share; or "memory": then
+    samples are in shared memory (/dev/shm), for all workers and ranks of this machine, until the last of them ends.
+    If samples take more than `max_bytes`, those used least recently go first, some at a time; without it all are kept.
+
+    What is kept is found again by what the dataset is: its class, attributes and code, and its `fingerprint` if it
+    has one. Where that cannot be told, `key` has to say it.
+
+    Random augmentation belongs outside: `cached(dataset, folder).map(augment)`.
+
+    >>> import tempfile
+    >>> class Slow:
+    ...     def __len__(self): return 3
+    ...     def __getitem__(self, index):
+    ...         print("reading", index)
+    ...         return {"number": index}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = cached(Slow(), folder, max_bytes=1_000_000)
+    ...     data[2], data[2]
+    reading 2
+    ({'number': 2}, {'number': 2})
+    """
+    if awaits(dataset):
+        raise OptionError("samples of a dataset with an async __getitem__ cannot be cached: cache what it reads from")
+    count = length_of(dataset, "dataset")
+    bound = UNBOUNDED if max_bytes is None else check_whole("max_bytes", max_bytes, least=1)
+    identity = _identity(dataset, count, key)
+    if where == "memory":
+        return _in_memory(dataset, identity, count, bound)
+    if not isinstance(where, str | os.PathLike):
+        raise OptionTypeError(f'where must be a folder or "memory"; got {where!r}')
+    Path(where).mkdir(parents=True, exist_ok=True)
+    return CachedDataset(dataset, PackFolder(Path(where).absolute(), identity, count, bound))
+
+
+def _identity(dataset: Any, count: int, key: str | None) -> str:
+    if key is not None and not isinstance(key, str):
+        raise OptionTypeError(f"key must be a text; got {key!r}")
+    said = identity_of(dataset) if key is None else f"key {key}"
+    return blake2b(f"{FORMAT} {count} {said}".encode(), digest_size=16).hexdigest()
+
+
+class _InUse:
+    """A lock on a folder in shared memory; who is the last to leave it removes the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begin()
+
+    def _begin(self) -> None:
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self.folder / "in-use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                flock(descriptor, LOCK_SH)
+                if os.fstat(descriptor).st_nlink:
+                    break
+                os.close(descriptor)  # it was removed just before it was locked
+        self._end = weakref.finalize(self, _leave, self.folder, descriptor)
+
+    def __getstate__(self) -> Path:
+        return self.folder
+
+    def __setstate__(self, folder: Path) -> None:
+        self.folder = folder
+        self._begin()
+
+
+def _leave(folder: Path, descriptor: int) -> None:
+    """Remove the folder unless somebody else uses it. A forked child shares the lock, and so counts as its parent."""
+    own = os.open(folder / "in-use", os.O_RDWR | os.O_CLOEXEC) if (folder / "in-use").exists() else -1
+    os.close(descriptor)
+    if own < 0:
+        return
+    with suppress(BlockingIOError):
+        flock(own, LOCK_EX | LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    os.close(own)
+
+
+def _in_memory(dataset: Any, identity: str, count: int, bound: int) -> CachedDataset:
+    prefix = f"feedline-{os.getuid()}-"
+    for left in SHARED_MEMORY.glob(f"{prefix}*"):  # of processes that were killed
+        with suppress(OSError):
+            _leave(left, os.open(left / "in-use", os.O_RDWR | os.O_CLOEXEC))
+    folder = SHARED_MEMORY / f"{prefix}{identity}"
+    there = shutil.disk_usage(SHARED_MEMORY)
+    if bound == UNBOUNDED:
+        bound = there.total // 2
+    if bound > there.total:
+        raise OptionError(
+            f"max_bytes is {bound:,}, but shared memory (/dev/shm) has {there.total:,} bytes here. Give it more "
+            "(docker run --shm-size, or a volume of medium Memory in Kubernetes), a smaller max_bytes, or a folder on "
+            "disk: what fits into memory is read from memory there, too"
+        )
+    in_use = _InUse(folder)
+    return CachedDataset(dataset, PackFolder(folder, identity, count, bound), in_use)

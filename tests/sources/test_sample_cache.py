@@ -1,0 +1,490 @@
+"""Samples kept after first use: the same samples, never aliased, never those of other data, whoever is killed."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import packs_killed_at_every_line
+import pytest
+from contract import MapContract, plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from kinds import FORK, INLINE, SPAWN, THREADS, few
+
+from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
+from feedline.sources import FilesDataset, ParquetDataset, TarDataset
+from feedline.sources.samples.identity import identity_of
+from feedline.sources.samples.pack_folder import ENTRY, PackFolder
+from feedline.sources.samples.records import gather, pack, unpack
+
+COUNT = 30
+
+
+class Decoding:
+    """Samples that are made anew each time; a file says which, also in other processes."""
+
+    def __init__(self, read: Path, count: int = COUNT, add: int = 0) -> None:
+        self.read, self.count, self.add = str(read), count, add
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        with open(self.read, "a") as file:
+            file.write(f"{index}\n")
+        return sample(index, self.add)
+
+    def describe(self, index: int) -> str:
+        return f"number {range(self.count)[index]}"
+
+    def reads(self) -> list[int]:
+        return sorted(map(int, Path(self.read).read_text().split())) if os.path.exists(self.read) else []
+
+
+def sample(index: int, add: int = 0) -> dict[str, Any]:
+    return {"x": np.full((3, 5), index + add, np.float32), "label": index, "pair": (index / 2, np.int16(index))}
+
+
+@pytest.fixture(params=["folder", "memory"])
+def where(request: Any, tmp_path: Path) -> Any:
+    return "memory" if request.param == "memory" else tmp_path / "cache"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Decoding:
+    return Decoding(tmp_path / "read")
+
+
+class TestCached(MapContract):
+    @pytest.fixture
+    def source(self, data: Decoding, tmp_path: Path) -> Any:
+        return cached(data, tmp_path / "cache", max_bytes=1_000_000)
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [sample(number) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS, FORK, SPAWN])
+def test_a_second_epoch_reads_nothing_whoever_made_the_first(where: Any, data: Decoding, kind: dict[str, Any]) -> None:
+    kept = cached(data, where, max_bytes=8 << 20)
+    expected = default_collate([sample(number) for number in range(COUNT)])
+    for _ in range(2):
+        with DataLoader(kept, batch_size=7, **kind) as loader:
+            batches = list(loader)
+        assert plain(np.concatenate([batch["x"] for batch in batches])) == plain(expected["x"])
+        assert plain(np.concatenate([batch["pair"][1] for batch in batches])) == plain(expected["pair"][1])
+    assert data.reads() == list(range(COUNT))
+    again = cached(data, where, max_bytes=8 << 20)  # as another rank, or another run if it is a folder
+    assert plain(list(again)) == plain([sample(number) for number in range(COUNT)])
+    assert data.reads() == list(range(COUNT))
+    assert again.stored() == COUNT
+
+
+def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
+    one, two = cached(data, "memory"), cached(data, "memory")
+    folder = one._store.folder
+    one[0]
+    two[0]
+    assert data.reads() == [0]
+    del one
+    assert folder.exists()
+    assert two.stored() == 1
+    del two
+    assert not folder.exists()
+
+
+def test_memory_left_by_a_killed_process_is_freed(data: Decoding) -> None:
+    program = (
+        "import os, signal; from feedline import cached; data = cached([1, 2], 'memory', key='killed'); data[0]; "
+        "print(data._store.folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    left = Path(done.stdout.strip())
+    assert left.exists()
+    kept = cached(data, "memory")
+    assert not left.exists()
+    del kept
+
+
+def test_more_than_there_is_of_shared_memory_is_refused(data: Decoding) -> None:
+    with pytest.raises(OptionError, match=r"shared memory \(/dev/shm\) has .* --shm-size"):
+        cached(data, "memory", max_bytes=1 << 60)
+
+
+# --- what is delivered ---
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_delivered_is_the_readers_own(data: Decoding, tmp_path: Path, many: bool) -> None:
+    kept = cached(data, tmp_path / "cache")
+    for _ in range(3):
+        got = kept.__getitems__([4])[0] if many else kept[4]
+        assert plain(got) == plain(sample(4))
+        got["x"] += 1
+    one, two = kept.__getitems__([5, 5])
+    one["x"] += 1
+    assert plain(two) == plain(sample(5))
+    with DataLoader(kept, batch_size=COUNT) as loader:
+        for _ in range(3):
+            (batch,) = loader
+            assert plain(batch["x"][4]) == plain(sample(4)["x"])
+            batch["x"] += 1
+
+
+Pair = namedtuple("Pair", "x y")
+VALUES = st.one_of(
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.none(),
+    hnp.arrays(hnp.scalar_dtypes() | hnp.unicode_string_dtypes(), hnp.array_shapes(min_dims=0, min_side=0, max_side=4)),
+    hnp.scalar_dtypes().flatmap(lambda dtype: hnp.arrays(dtype, ()).map(lambda array: array[()])),
+    st.sampled_from([Pair(1, np.ones(2)), datetime.date(2026, 1, 1), np.ma.masked_array([1, 2], [0, 1]), 1 << 70]),
+)
+SAMPLES = st.recursive(
+    VALUES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=few(400), deadline=None)
+@given(sample=SAMPLES)
+def test_a_record_is_the_sample(sample: Any) -> None:
+    got = unpack(memoryview(pack(sample)))
+    assert pickle.dumps(got, 2) == pickle.dumps(pickle.loads(pickle.dumps(sample, 5)), 2) or _same(got, sample)
+
+
+def _same(one: Any, other: Any) -> bool:
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray | np.generic):
+        array, like = np.asarray(one), np.asarray(other)
+        return array.dtype == like.dtype and array.shape == like.shape and array.tobytes() == like.tobytes()
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[name], other[name]) for name in one)
+    return bool(one == other)
+
+
+@settings(max_examples=few(300), deadline=None)
+@given(samples=SAMPLES.flatmap(lambda sample: st.lists(st.just(sample) | SAMPLES, min_size=1, max_size=3)))
+def test_what_is_gathered_is_what_default_collation_makes(samples: list[Any]) -> None:
+    got = gather([memoryview(pack(sample)) for sample in samples], np.empty)
+    if got is not NotImplemented:
+        assert _same(got, default_collate(samples))
+
+
+def test_plain_samples_are_gathered() -> None:
+    records = [memoryview(pack(sample(number))) for number in range(3)]
+    assert _same(gather(records, np.empty), default_collate([sample(number) for number in range(3)]))
+
+
+def test_augmentation_outside_is_drawn_anew_and_inside_is_warned_of(tmp_path: Path, data: Decoding) -> None:
+    class Noisy(Decoding):
+        def __getitem__(self, index: int) -> Any:
+            return index + rng().random()
+
+    outside = cached(data, tmp_path / "out").map(lambda sample: sample["label"] + rng().random())
+    inside = cached(Noisy(tmp_path / "noisy"), tmp_path / "in")
+    with DataLoader(outside, batch_size=COUNT) as loader:
+        (one,), (two,) = loader, loader
+    assert not np.allclose(one, two)
+    with DataLoader(inside, batch_size=COUNT) as loader, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        (one,), (two,) = loader, loader
+    assert (one == two).all()
+    assert [str(each.message)[:45] for each in told] == ["sample 0 draws from feedline.rng() while it is"] or len(
+        told
+    ) == 1
+
+
+# --- whose samples ---
+
+
+def augment(sample: Any) -> Any:
+    return sample
+
+
+class Shaped:
+    def __init__(self, transform: Any, options: Any = None) -> None:
+        self.transform, self.options = transform, options
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(index)
+
+
+def made(code: str) -> Any:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(f"OFFSET = 1\ndef helper(x): return x\ndef transform(x, by=2):\n    {code}\n", names)
+    return names["transform"]
+
+
+def test_identity_is_the_same_in_another_process() -> None:
+    code = (
+        "import numpy as np; from feedline import *; from feedline.sources.samples.identity import identity_of; "
+        "data = StackDataset(x=ArrayDataset(np.arange(3)), y=[{'a', 'b', 'c'}, lambda: {'d', 'e', 'f'}, 0.5]); "
+        "print(identity_of(Subset(data, [1, 2])))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+        for seed in "12"
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len(runs[0].stdout) == 33
+
+
+DIFFERENT = {
+    "code": lambda: Shaped(made("return x + by")),
+    "an operation": lambda: Shaped(made("return x * by")),
+    "a constant": lambda: Shaped(made("return x + by + 1")),
+    "a name": lambda: Shaped(made("return helper(x)")),
+    "another name": lambda: Shaped(made("return OFFSET")),
+    "an attribute": lambda: Shaped(made("return x + by"), 1),
+    "the type of an attribute": lambda: Shaped(made("return x + by"), 1.0),
+    "an array": lambda: Shaped(made("return x + by"), np.arange(3)),
+    "another array": lambda: Shaped(made("return x + by"), np.arange(3) + 1),
+    "its type": lambda: Shaped(made("return x + by"), np.arange(3).astype("i2")),
+    "a set": lambda: Shaped(made("return x + by"), {"a", "b", "c"}),
+    "a lambda": lambda: Shaped(lambda x: x),
+    "another lambda": lambda: Shaped(lambda x: -x),
+    "a closure": lambda: Shaped((lambda by: lambda x: x + by)(1)),
+    "another closure": lambda: Shaped((lambda by: lambda x: x + by)(2)),
+    "a function of a module": lambda: Shaped(augment),
+    "many": lambda: list(range(1000)),
+    "many others": lambda: [*range(999), 7],
+}
+
+
+def test_what_differs_has_another_identity_and_what_does_not_has_the_same() -> None:
+    found = {name: identity_of(make()) for name, make in DIFFERENT.items()}
+    assert len(set(found.values())) == len(found)
+    assert {name: identity_of(make()) for name, make in DIFFERENT.items()} == found
+
+
+def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    before = identity_of([path])
+    os.utime(path, (1, 1))
+    assert identity_of([path]) != before
+    before = identity_of(FilesDataset([path]))
+    os.utime(path, (2, 2))
+    assert identity_of(FilesDataset([path])) != before
+    np.save(tmp_path / "rows.npy", np.arange(4))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    before = identity_of([rows])
+    os.utime(tmp_path / "rows.npy", (1, 1))
+    assert identity_of([np.load(tmp_path / "rows.npy", mmap_mode="r")]) != before
+
+
+def test_another_datasets_samples_are_not_used(tmp_path: Path, data: Decoding) -> None:
+    class Table(Decoding):
+        fingerprint = "a"
+
+    folder = tmp_path / "cache"
+    assert plain(cached(data, folder)[3]) == plain(sample(3))
+    other = Decoding(tmp_path / "read", add=1)
+    assert plain(cached(other, folder)[3]) == plain(sample(3, 1))
+    table = Table(tmp_path / "table")
+    cached(table, folder)[3]
+    Table.fingerprint = "b"
+    cached(table, folder)[3]
+    assert table.reads() == [3, 3]
+    assert cached(table, folder).fingerprint == "b"
+
+
+def test_what_cannot_be_told_needs_a_key(tmp_path: Path, data: Decoding) -> None:
+    import threading
+
+    data.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(OptionTypeError, match=r"because of Decoding.*lock cannot be pickled.*Pass key="):
+        cached(data, tmp_path)
+    cached(data, tmp_path, key="v1")[0]
+    cached(data, tmp_path, key="v1")[0]
+    cached(data, tmp_path, key="v2")[0]
+    assert data.reads() == [0, 0]
+
+
+# --- the folder ---
+
+
+def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
+    folder = PackFolder(tmp_path, "a", 100, 64_000)
+    for number in range(100):
+        folder.write(number, bytes([number]) * 2_000)
+        folder.read(0)
+        for path in tmp_path.glob("a/*.pack"):  # a second has passed
+            os.utime(path, (1, 1)) if folder._opened()._mapped.get(int(path.stem, 16)) is None else None
+    kept = [number for number in range(100) if folder.read(number) is not None]
+    assert 0 in kept
+    assert 99 in kept
+    assert 20 <= len(kept) <= 32
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.glob("a/*.pack")) <= 32 * 4096
+    assert all(bytes(folder.read(number) or b"") == bytes([number]) * 2_000 for number in kept)
+
+
+def test_what_is_too_large_is_read_each_time(tmp_path: Path, data: Decoding) -> None:
+    kept = cached(data, tmp_path / "cache", max_bytes=100)
+    assert plain([kept[1], kept[1]]) == plain([sample(1)] * 2)
+    assert data.reads() == [1, 1]
+
+
+@pytest.mark.parametrize("what", ["record", "entry", "pack"])
+def test_what_is_damaged_is_read_again(tmp_path: Path, data: Decoding, what: str) -> None:
+    folder = tmp_path / "cache"
+    cached(data, folder)[2]
+    (path,) = folder.rglob("*.pack")
+    (index,) = folder.rglob("index")
+    if what == "pack":
+        path.unlink()
+    else:
+        with open(path if what == "record" else index, "r+b") as file:
+            file.seek(20 if what == "record" else 2 * ENTRY.size + 9)
+            before = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([before[0] ^ 255]))
+    again = cached(data, folder)
+    assert plain([again[2], again[2]]) == plain([sample(2)] * 2)
+    assert data.reads() == [2, 2]
+
+
+def test_a_folder_that_cannot_be_written_is_warned_of_once(tmp_path: Path, data: Decoding, monkeypatch: Any) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("feedline.sources.samples.pack_folder.write_all", full)
+    kept = cached(data, tmp_path / "cache")
+    with pytest.warns(RuntimeWarning, match="No space left on device.*so nothing more is kept"):
+        kept[0]
+    assert plain([kept[0], kept[1]]) == plain([sample(0), sample(1)])
+
+
+def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> None:
+    program = [packs_killed_at_every_line.__file__, str(tmp_path)]
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ((range(3), 7), OptionTypeError, 'where must be a folder or "memory"; got 7'),
+        ((iter([1]), "/tmp/x"), TypeError, "has no length"),
+        ((range(3), "/tmp/x", {"max_bytes": 0}), OptionError, "max_bytes"),
+        ((range(3), "/tmp/x", {"key": 3}), OptionTypeError, "key must be a text"),
+    ],
+)
+def test_what_does_not_fit_is_named(arguments: Any, error: type[Exception], match: str) -> None:
+    *given, options = arguments if isinstance(arguments[-1], dict) else (*arguments, {})
+    with pytest.raises(error, match=match):
+        cached(*given, **options)
+
+
+def test_an_async_dataset_is_refused(tmp_path: Path) -> None:
+    class Remote(Decoding):
+        async def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+            return index
+
+    with pytest.raises(OptionError, match="async"):
+        cached(Remote(tmp_path), tmp_path)
+
+
+# --- written ahead ---
+
+
+def rows(number: int) -> dict[str, Any]:
+    return {"x": np.arange(4, dtype=np.float32) + number, "label": number, "name": f"n{number}"}
+
+
+class Rows(Decoding):
+    fail_at = -1
+
+    def __getitem__(self, index: int) -> Any:
+        super().__getitem__(index)
+        if index == Rows.fail_at:
+            raise KeyboardInterrupt
+        return rows(index)
+
+
+@pytest.fixture
+def fails_at() -> Iterator[Any]:
+    yield lambda number: setattr(Rows, "fail_at", number)
+    Rows.fail_at = -1
+
+
+@pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any, format: str, threads: int) -> None:
+    data, out = Rows(tmp_path / "read", 200), tmp_path / "out"
+    options: dict[str, Any] = {"format": format, "per_shard": 64, "num_threads": threads, "progress": False}
+    fails_at(150)
+    with pytest.raises(KeyboardInterrupt):
+        materialize(data, out, key="rows", **options)
+    fails_at(-1)
+    done = materialize(data, out, key="rows", **options)
+    assert done.samples == 200
+    assert done.found == 128
+    assert done.bytes > 200 * 16
+    again = materialize(data, out, key="rows", **options)
+    assert (again.found, str(again).split(";")[0]) == (200, "0 samples written, 200 were there")
+    if format == "cache":
+        before = len(data.reads())
+        assert plain(list(cached(data, out, key="rows"))) == plain([rows(number) for number in range(200)])
+        assert len(data.reads()) == before
+        assert "instead of" in str(done)
+    elif format == "parquet":
+        read = ParquetDataset(f"{out}/*.parquet")
+        assert plain([read[number] for number in range(200)]) == plain([rows(number) for number in range(200)])
+    else:
+        shards = TarDataset(f"{out}/*.tar")
+        got = [(each["x.npy"], each["label.cls"], each["name.txt"]) for each in map(shards.__getitem__, range(200))]
+        assert plain(got) == plain([tuple(rows(number).values()) for number in range(200)])
+    assert not [*out.glob("*.new")]
+
+
+def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
+    materialize([{"a": 1}], tmp_path, format="tar", progress=False)
+    with pytest.raises(OptionError, match="has samples of something else: identity differ"):
+        materialize([{"a": 2}], tmp_path, format="tar", progress=False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.tar").write_bytes(b"")
+    with pytest.raises(OptionError, match=r"files that materialize did not write"):
+        materialize([{"a": 2}], tmp_path / "other", format="tar", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("samples", "format", "match"),
+    [
+        ([np.ones((2, 2))], "tar", "sample 0 is a ndarray; shards need dicts or tuples"),
+        ([{"x": np.ones((2, 2))}], "parquet", r"sample 0 has an array of shape \(2, 2\) in 'x'"),
+        ([{"x": 1}, {"y": 1}], "parquet", "sample 1 has other fields"),
+    ],
+)
+def test_samples_that_are_no_rows_are_named(tmp_path: Path, samples: Any, format: str, match: str) -> None:
+    with pytest.raises(OptionTypeError, match=match):
+        materialize(samples, tmp_path, format=format, progress=False)
