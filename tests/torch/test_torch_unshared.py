@@ -152,7 +152,7 @@ def test_a_fresh_sample_is_delivered_as_it_is(batch_size: int | None) -> None:
 def test_where_torch_counts_in_another_way_all_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensors, "_storage_use_count", None)
     monkeypatch.setattr(tensors, "_OF_A_NEW_ONE", tensors._counts_of_a_new_one())
-    monkeypatch.setattr(tensors, "_counts", lambda tensor: (1, 2, 3))
+    monkeypatch.setattr(tensors, "_counts", lambda tensor, held: (1, 2, 3))
     assert not is_unshared([torch.zeros(3)], 0, tensors.is_unshared)
 
 
