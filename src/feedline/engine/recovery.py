@@ -227,7 +227,7 @@ class Recovery:
         task = entry.task
         assert task.indices is not None
         deaths = _deaths_at(place, entry)
-        last = why.splitlines()[0] if why else words_for(death.exitcode)
+        last = why.splitlines()[0].removesuffix(":") if why else words_for(death.exitcode)
         sample = "it" if death.instead is None else f"dataset[{death.instead}], read instead of it"
         reason = f"{counted(deaths, 'worker')} ended at {sample}; the last {last}"
         if death.instead is not None:
