@@ -22,6 +22,11 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SHOWN = {".md", ".svg", ".png", ".html", ".js", ".css", ".ipynb"}
 """What is copied from docs/: not the scripts beside them, nor what was measured."""
+EXPLORER = """
+## Here it is
+
+<iframe src="../explore.html" title="The explorer" width="100%" height="900" loading="lazy"></iframe>
+"""
 
 
 def write_pages(folder: Path) -> None:
@@ -32,6 +37,7 @@ def write_pages(folder: Path) -> None:
         for name in ("CONTRIBUTING", "CHANGELOG")
     }
     pages |= example_pages() | reference_pages.pages()
+    pages["explorer.md"] += EXPLORER
     for name, text in pages.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
