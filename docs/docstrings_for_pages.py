@@ -43,16 +43,10 @@ def on_demand(module: Module) -> dict[str, str]:
 def as_markdown(text: str) -> str:
     r"""A docstring, ready for a page in the folder `reference`.
 
-    >>> print(as_markdown("Adds.\n\n>>> 1 + 1\n2\n\nOptions:\n    a: First (docs/jax.md)."))
-    Adds.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    Args:
-        a: First ([jax.md](../jax.md)).
+    >>> as_markdown("Adds.\n\n>>> 1 + 1\n2\n\nOptions:\n    a: First (docs/jax.md).").splitlines()[2:6]
+    ['```pycon', '>>> 1 + 1', '2', '```']
+    >>> as_markdown("Options:\n    a: First (docs/jax.md).")
+    'Args:\n    a: First ([jax.md](../jax.md)).'
     """
     text = re.sub(r"^Options:$", "Args:", text, flags=re.MULTILINE)
     text = re.sub(r"`?docs/([\w-]+\.md)`?", r"[\1](../\1)", text)

@@ -1,6 +1,6 @@
 """Builds the site: `make docs`, or `python docs/make_site.py [folder]` (default: build).
 
-Takes: docs/*.md and what they show, CONTRIBUTING.md, CHANGELOG.md, examples/*.py, docstrings, and docs/zensical.toml.
+Takes: docs/*.md and what they show, notebooks, CONTRIBUTING.md, CHANGELOG.md, examples/*.py, docstrings, zensical.toml.
 Gives: `pages`, all of it as Markdown in one folder, and `site`, made from it by Zensical.
 Promises: no network; a link that leads nowhere is an error. Not its job: what the reference says (reference_pages.py,
 and docstrings by mkdocstrings).
@@ -9,6 +9,7 @@ and docstrings by mkdocstrings).
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,11 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SHOWN = {".md", ".svg", ".png", ".html", ".js", ".css", ".ipynb"}
 """What is copied from docs/: not the scripts beside them, nor what was measured."""
+EXPLORER = """
+## Here it is
+
+<iframe src="../explore.html" title="The explorer" width="100%" height="900" loading="lazy"></iframe>
+"""
 
 
 def write_pages(folder: Path) -> None:
@@ -31,7 +37,8 @@ def write_pages(folder: Path) -> None:
         f"{name.lower()}.md": (ROOT / f"{name}.md").read_text(encoding="utf-8")
         for name in ("CONTRIBUTING", "CHANGELOG")
     }
-    pages |= example_pages() | reference_pages.pages()
+    pages |= example_pages() | notebook_pages() | reference_pages.pages()
+    pages["explorer.md"] += EXPLORER
     for name, text in pages.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +72,19 @@ def example_pages() -> dict[str, str]:
         lines.append(f"| [{title}]({path.stem}.md) | {said} |\n")
     head = "# Examples\n\nWhole scripts, each run by the tests.\n\n| | |\n|---|---|\n"
     return pages | {"examples/index.md": head + "".join(lines)}
+
+
+def notebook_pages() -> dict[str, str]:
+    """A page for each notebook: what it says and its code. The tests run it, so its output is not kept in it."""
+    pages = {}
+    for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
+        parts = []
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = "".join(cell["source"])
+            parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        parts.insert(1, f"[The notebook]({path.name}), to be run.")
+        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(parts) + "\n"
+    return pages
 
 
 def build(folder: Path) -> None:

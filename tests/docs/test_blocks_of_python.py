@@ -15,6 +15,7 @@ RUN = {  # by which test file: all blocks of the page that are not marked
         "sources/test_docs_of_sources.py",
     ),
     "object-storage.md": "sources/test_docs_of_object_storage.py",
+    "caching.md": "sources/test_docs_of_caching.py",
     "elastic.md": "integrations/test_elastic.py",
     "doctor.md": "diagnose/test_doctor_command.py",
     "jax.md": "jax/test_jax_docs.py",
@@ -22,7 +23,7 @@ RUN = {  # by which test file: all blocks of the page that are not marked
     "seeing.md": "docs/test_seeing.py",
     "tuning.md": "diagnose/test_tune_command.py",
 }
-PARTLY = {"batch-size.md", "elastic.md", "jax.md", "resuming.md", "object-storage.md"} | {
+PARTLY = {"caching.md", "batch-size.md", "elastic.md", "jax.md", "resuming.md", "object-storage.md"} | {
     page for page, file in RUN.items() if file in ("docs/test_pages.py", "sources/test_docs_of_sources.py")
 }
 """Of these only doctests, and scripts that begin with `# name.py`."""

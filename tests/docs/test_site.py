@@ -47,6 +47,13 @@ def test_every_generated_page_is_in_the_navigation_or_listed(built: Path) -> Non
         assert f'"{name}"' in NAV or f"({path.name})" in listed
 
 
+def test_the_scripts_that_make_it_do_what_their_examples_say() -> None:
+    pytest.importorskip("zensical")
+    names = [str(ROOT / "docs" / f"{name}.py") for name in ("make_site", "docstrings_for_pages")]
+    done = subprocess.run([sys.executable, "-m", "doctest", *names], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_page_asks_nobody_on_the_network(built: Path) -> None:
     for path in (built / "site").rglob("*.html"):
         asked = re.findall(

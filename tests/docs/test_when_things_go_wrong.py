@@ -50,6 +50,18 @@ def test_every_quoted_phrase_is_still_said() -> None:
             assert any(phrase in string for string in strings), f"feedline no longer says: {phrase}"
 
 
+def test_every_message_in_the_table_of_messages_is_still_said() -> None:
+    page = (HERE / "docs" / "symptoms.md").read_text()
+    rows = re.findall(r"^\| ([^|]*) \|[^|]*\|$", page.partition("## What a message says")[2], re.MULTILINE)
+    said = "\n".join(strings_of_the_source()) + " " + " ".join(feedline.errors.__dict__)
+    phrases = [part.strip(" :") for row in rows if "torch: " not in row for part in re.findall(r"`([^`]*)`", row)]
+    parts = [
+        part.strip(" :") for phrase in phrases for part in re.split(r"…|: |dataset\[13\]|SIGKILL| 2 |while ", phrase)
+    ]
+    assert [part for part in parts if part not in said and part != "Too many open files"] == []  # that is the system's
+    assert len(parts) > 20
+
+
 def test_every_block_of_printed_text_says_which_parts_are_fixed() -> None:
     assert PAGE.count("```text\n") == len(QUOTED) > 10
 
