@@ -95,10 +95,10 @@ def test_a_resumed_epoch_begins_at_its_place(capsys):
 
 
 def test_a_resumed_stream_begins_at_its_place(capsys):
-    first = DataLoader(Stream(8), batch_size=2)
+    first = DataLoader(Stream(7), batch_size=2)
     batches = iter(first)
     next(batches), next(batches), next(batches)
-    again = DataLoader(Stream(8), batch_size=2)
+    again = DataLoader(Stream(7), batch_size=2)
     again.load_state_dict(first.state_dict())
     with pytest.warns(UserWarning, match="are read again"):  # the stream has no state of its own
         assert len(list(again.progress())) == 1
