@@ -94,6 +94,17 @@ def test_a_resumed_epoch_begins_at_its_place(capsys):
     assert [len(list(again.progress())), capsys.readouterr().err[:17]] == [10, "epoch 1: 10 of 10"]
 
 
+def test_a_resumed_stream_begins_at_its_place(capsys):
+    first = DataLoader(Stream(7), batch_size=2)
+    batches = iter(first)
+    next(batches), next(batches), next(batches)
+    again = DataLoader(Stream(7), batch_size=2)
+    again.load_state_dict(first.state_dict())
+    with pytest.warns(UserWarning, match="are read again"):  # the stream has no state of its own
+        assert len(list(again.progress())) == 1
+    assert capsys.readouterr().err.startswith("epoch 0: 4 of 4 batches")
+
+
 def test_endless_loading_has_bars_for_virtual_epochs(capsys):
     endless = DataLoader(Numbers(), batch_size=6).forever(5)
     next(iter(endless))

@@ -215,6 +215,15 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
 
         The bar is tqdm's or rich's (whichever is installed) in a terminal, and HTML in a notebook; in a log it is one
         line at the end. A resumed epoch begins at its place. `name` is shown instead of the epoch's number.
+
+        >>> import contextlib, sys
+        >>> from feedline.torch import DataLoader
+        >>> with contextlib.redirect_stderr(sys.stdout):  # so that this example can be tested
+        ...     for batch in DataLoader(range(3), batch_size=2).progress("train"):  # doctest: +ELLIPSIS
+        ...         print(batch)
+        tensor([0, 1])
+        tensor([2])
+        train: 2 of 2 batches, ... samples/s, waited ... % of ... s
         """
         return WithProgress(self, lambda: self._feedline.batches_before(self), name)
 
