@@ -15,6 +15,7 @@ import cached_samples
 import collation
 import epoch_boundary
 import first_batch
+import hugging_face
 import images
 import in_memory
 import jpeg
@@ -67,6 +68,7 @@ WORKLOADS = [
         sql,
         tar_shards,
         parquet_rows,
+        hugging_face,
         mixed_streams,
         cached_samples,
         kinds_of_workers,

@@ -372,6 +372,19 @@ def test_what_is_damaged_is_read_again(tmp_path: Path, data: Decoding, what: str
     assert data.reads() == [2, 2]
 
 
+def test_an_entry_of_another_sample_is_not_used(tmp_path: Path, data: Decoding) -> None:
+    """As a process leaves it that is killed while it writes an entry: some of its bytes are older ones."""
+    folder = tmp_path / "cache"
+    kept = cached(data, folder)
+    kept[2], kept[3]
+    (index,) = folder.rglob("index")
+    entries = index.read_bytes()
+    with open(index, "r+b") as file:
+        file.seek(2 * ENTRY.size)
+        file.write(entries[3 * ENTRY.size : 4 * ENTRY.size])
+    assert plain(kept[2]) == plain(sample(2))
+
+
 def test_a_folder_that_cannot_be_written_is_warned_of_once(tmp_path: Path, data: Decoding, monkeypatch: Any) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -19,6 +19,8 @@ _ON_DEMAND: dict[str, str] = {
     "FilesDataset": "files_dataset",
     "FolderDataset": "files_dataset",
     "GeneratorStream": "generated",
+    "HuggingFaceDataset": "hugging_face",
+    "HuggingFaceStream": "hugging_face",
     "KafkaRecord": "kafka",
     "KafkaStream": "kafka",
     "ObjectDataset": "object_dataset",
@@ -36,6 +38,7 @@ _ON_DEMAND: dict[str, str] = {
     "VideoClip": "media",
     "VideoDataset": "media",
     "decode_plain": "tar",
+    "from_hf": "hugging_face",
     "write_index": "tar",
 }
 """Public names, and the file that defines each."""

@@ -1,0 +1,223 @@
+"""Hugging Face's datasets: the samples are those of their numpy format, whatever the features, indices and chunks."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract import MapContract, StreamContract
+from hf_without_torch import datasets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import THREADS, few
+from PIL import Image
+from shared_streams import as_rank
+
+from feedline import DataLoader, OptionError, OptionTypeError, SourceError, default_collate
+from feedline.sources import from_hf
+
+COUNT = 23
+
+
+def table(count: int = COUNT) -> Any:
+    numbers = range(count)
+    return datasets.Dataset.from_dict(
+        {
+            "x": [[number, number + 0.5] for number in numbers],
+            "label": [number % 3 for number in numbers],
+            "text": [f"t{number}" for number in numbers],
+        },
+        features=datasets.Features(
+            {
+                "x": datasets.List(datasets.Value("float32"), length=2),
+                "label": datasets.ClassLabel(names=["a", "b", "c"]),
+                "text": datasets.Value("string"),
+            }
+        ),
+    )
+
+
+class TestTable(MapContract):
+    @pytest.fixture
+    def source(self) -> Any:
+        return from_hf(table())
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [dict(row) for row in table().with_format("numpy")]
+
+
+class TestShuffledTable(TestTable):
+    """With an indices mapping, in several chunks, with a column that only `datasets` can read."""
+
+    @pytest.fixture
+    def made(self) -> Any:
+        whole = datasets.concatenate_datasets([table(9), table(14)])
+        ragged = [[number] * (number % 4) for number in range(COUNT)]
+        return whole.add_column("ragged", ragged).shuffle(seed=1)
+
+    @pytest.fixture
+    def source(self, made: Any) -> Any:
+        return from_hf(made)
+
+    @pytest.fixture
+    def expected(self, made: Any) -> list[Any]:
+        return [dict(row) for row in made.with_format("numpy")]
+
+
+class TestStream(StreamContract):
+    @pytest.fixture
+    def source(self) -> Any:
+        return from_hf(table().to_iterable_dataset(num_shards=3))
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return list(table())
+
+
+class TestShuffledStream(StreamContract):
+    """Its buffer is not in its state."""
+
+    @pytest.fixture
+    def source(self) -> Any:
+        return from_hf(table().to_iterable_dataset(num_shards=2).shuffle(seed=3, buffer_size=5))
+
+    ordered = False
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return list(table())
+
+
+NUMBER = ("int8", "int32", "int64", "uint8", "float32", "float64")
+FEATURES: dict[str, tuple[Any, Any]] = {
+    **{kind: (datasets.Value(kind), st.integers(0, 100)) for kind in NUMBER},
+    "bool": (datasets.Value("bool"), st.booleans()),
+    "text": (datasets.Value("string"), st.text(max_size=4)),
+    "class": (datasets.ClassLabel(names=["a", "b"]), st.integers(0, 1)),
+    "fixed": (datasets.List(datasets.Value("int32"), length=2), st.lists(st.integers(0, 9), min_size=2, max_size=2)),
+    "fixed8": (datasets.List(datasets.Value("float64"), length=1), st.lists(st.just(0.1), min_size=1, max_size=1)),
+    "ragged": (datasets.List(datasets.Value("int16")), st.lists(st.integers(0, 9), max_size=3)),
+    "nested": (
+        datasets.List(datasets.List(datasets.Value("float32"))),
+        st.lists(st.lists(st.just(0.5), max_size=2), max_size=2),
+    ),
+    "struct": ({"p": datasets.Value("int32"), "q": datasets.Value("string")}, st.just({"p": 1, "q": "u"})),
+    "array": (datasets.Array2D((2, 2), "int16"), st.just([[1, 2], [3, 4]])),
+    "float array": (datasets.Array2D((1, 2), "float64"), st.just([[0.1, 2.0]])),
+}
+
+
+@st.composite
+def tables(draw: Any) -> Any:
+    names = draw(st.lists(st.sampled_from(sorted(FEATURES)), min_size=1, max_size=4, unique=True))
+    parts = []
+    for count in draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)):
+        columns = {}
+        for name in names:
+            values = FEATURES[name][1]
+            missing = name not in ("array", "float array") and draw(st.integers(0, 4)) == 0
+            columns[name] = draw(st.lists(values | st.none() if missing else values, min_size=count, max_size=count))
+        features = datasets.Features({name: FEATURES[name][0] for name in names})
+        parts.append(datasets.Dataset.from_dict(columns, features=features))
+    data = datasets.concatenate_datasets(parts)
+    change = draw(st.sampled_from(["", "select", "shuffle", "columns", "slice"]))
+    if change == "select":
+        data = data.select(draw(st.lists(st.integers(0, len(data) - 1), min_size=1, max_size=5)))
+    elif change == "slice":
+        data = data.select(range(draw(st.integers(0, len(data) - 1)), len(data)))
+    elif change == "shuffle":
+        data = data.shuffle(seed=1)
+    elif change == "columns":
+        data = data.with_format("numpy", columns=names[:1])
+    return data
+
+
+@settings(max_examples=few(200), deadline=None)
+@given(data=tables())
+def test_samples_and_batches_are_those_of_the_numpy_format(data: Any) -> None:
+    got = from_hf(data)
+    like = data.with_format("numpy", columns=data.format["columns"])
+    expected = [like[index] for index in range(len(like))]
+    samples = [got[index] for index in range(len(got))]
+    assert [*map(same, samples)] == [*map(same, expected)]
+    batch = got.__getbatch__(np.arange(len(got))[::-1], np.empty)
+    if batch is not NotImplemented:
+        assert same(batch) == same(default_collate(expected[::-1]))
+
+
+def same(value: Any) -> Any:
+    """Comparable, types and not-a-number included."""
+    if isinstance(value, dict):
+        return {name: same(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return (value.shape, [same(each) for each in value.ravel().tolist()])
+    if isinstance(value, np.ndarray | np.generic):
+        return (type(value).__name__, str(value.dtype), value.shape, value.tobytes())
+    return [same(each) for each in value] if isinstance(value, list) else (type(value).__name__, value)
+
+
+def test_what_is_delivered_is_the_readers_own() -> None:
+    data = from_hf(table())
+    data[3]["x"][:] = 7
+    assert data[3]["x"].tolist() == [3, 3.5]
+
+
+def picture(value: int, format: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.full((4, 5, 3), value, np.uint8)).save(file, format)
+    return file.getvalue()
+
+
+def test_pictures_are_decoded_by_our_decoders_from_bytes_and_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture(9, "PNG"))
+    values = [
+        {"bytes": picture(7, "PNG"), "path": None},
+        {"bytes": picture(8, "JPEG"), "path": None},
+        {"bytes": None, "path": str(tmp_path / "a.png")},
+        {"bytes": b"\x89PNG nothing", "path": "broken.png"},
+    ]
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    data = datasets.Dataset.from_dict({"image": values, "label": range(4)}, features=features)
+    got = from_hf(data)
+    assert [int(got[row]["image"].mean()) for row in range(3)] == [7, 8, 9]
+    assert same(got[0]["image"]) == same(data.with_format("numpy")[0]["image"])
+    with pytest.raises(SourceError, match=r"row 3, column 'image' 'broken.png'"):
+        got[3]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_a_stream_is_shared_out_over_ranks_and_workers(shards: int) -> None:
+    found: list[str] = []
+    for rank in range(2):
+        with as_rank(rank, 2):
+            stream = from_hf(table().to_iterable_dataset(num_shards=shards))
+            with DataLoader(stream, batch_size=2, collate_fn=list, **THREADS) as loader:
+                found += [each["text"] for batch in loader for each in batch]
+    assert sorted(found) == sorted(table()["text"])
+
+
+def test_other_data_is_refused_when_a_state_is_loaded() -> None:
+    from feedline import StateError
+
+    state = DataLoader(from_hf(table()), 4).state_dict()
+    DataLoader(from_hf(table()), 4).load_state_dict(state)
+    with pytest.raises(StateError, match="fingerprint"):
+        DataLoader(from_hf(table().shuffle(seed=2)), 4).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "match"),
+    [
+        (lambda: [1], OptionTypeError, "needs a Dataset or an IterableDataset.*got list"),
+        (lambda: datasets.DatasetDict(train=table()), OptionTypeError, r"choose a split: dataset\['train'\]"),
+        (lambda: table().with_transform(lambda batch: batch), OptionError, "the format 'custom'.*with_format"),
+        (lambda: table().to_iterable_dataset().with_format("numpy"), OptionError, "without a format"),
+    ],
+)
+def test_what_does_not_fit_is_named(make: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        from_hf(make())
