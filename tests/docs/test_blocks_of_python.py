@@ -16,6 +16,7 @@ RUN = {  # by which test file: all blocks of the page that are not marked
     ),
     "object-storage.md": "sources/test_docs_of_object_storage.py",
     "caching.md": "sources/test_docs_of_caching.py",
+    "hugging-face.md": "sources/test_docs_of_hugging_face.py",
     "elastic.md": "integrations/test_elastic.py",
     "doctor.md": "diagnose/test_doctor_command.py",
     "jax.md": "jax/test_jax_docs.py",
@@ -23,9 +24,15 @@ RUN = {  # by which test file: all blocks of the page that are not marked
     "seeing.md": "docs/test_seeing.py",
     "tuning.md": "diagnose/test_tune_command.py",
 }
-PARTLY = {"caching.md", "batch-size.md", "elastic.md", "jax.md", "resuming.md", "object-storage.md"} | {
-    page for page, file in RUN.items() if file in ("docs/test_pages.py", "sources/test_docs_of_sources.py")
-}
+PARTLY = {
+    "caching.md",
+    "hugging-face.md",
+    "batch-size.md",
+    "elastic.md",
+    "jax.md",
+    "resuming.md",
+    "object-storage.md",
+} | {page for page, file in RUN.items() if file in ("docs/test_pages.py", "sources/test_docs_of_sources.py")}
 """Of these only doctests, and scripts that begin with `# name.py`."""
 OTHERS = "integrations/test_docs_with_torch.py"
 TESTS = ROOT / "tests"

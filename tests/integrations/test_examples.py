@@ -26,12 +26,8 @@ SHOWS = {
     "parquet.py": r"each row is in one of the two: yes",
     "sound.py": r"left out: hum-05\.flac\nthe same windows with 0 and 2 workers: yes\nlearned: yes",
     "mixed_streams.py": r"10% of the first .* 40% of the rest\n.*\n.*\n.*the batches are the same: yes",
-<<<<<<< HEAD
-    "cached_samples.py": r"decoded 600 times .*\n.*: 0 samples, because 600 were there\neach .* decoded once: yes",
-=======
     "cached_samples.py": r"decoded 600 times .*\n.*because 600 were there\neach sample was decoded once: yes",
     "hugging_face.py": r"streamed; each row is in one of the two: yes",
->>>>>>> d3e817d (from_hf: Hugging Face datasets by columns and by shards (issue 21.4))
     "distributed.py": r"both ranks have the same model",
     "hf_trainer.py": r"the same losses as with Trainer's own loader: yes",
     "lightning_trainer.py": r"that were missing: yes\nthe weights of the run that was not stopped: yes",

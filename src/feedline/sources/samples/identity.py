@@ -3,13 +3,8 @@
 Takes: a dataset. Gives: `identity_of`, a digest of its attributes, its fingerprint, and the code of its classes and
 functions.
 Promises: nothing of the dataset is called but what pickling calls. Where it cannot be told what something is, that is
-<<<<<<< HEAD
 an error that names it, never a guess. Files of a FilesDataset, named by a `Path` or mapped by NumPy count with their
 size and date.
-=======
-an error that names it, not a guess. Files of a FilesDataset, named by a `Path` or mapped by NumPy count with their size
-and date.
->>>>>>> d3e817d (from_hf: Hugging Face datasets by columns and by shards (issue 21.4))
 Not its job: files that only texts name, and what code reads from elsewhere: a `fingerprint` of the dataset says that.
 """
 
