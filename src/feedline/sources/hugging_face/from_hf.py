@@ -45,7 +45,13 @@ def from_hf(dataset: Any, *, decoders: Decoders | None = None) -> HuggingFaceDat
 
 
 class HuggingFaceDataset(Dataset[Any]):
-    """What `from_hf` gives for a `datasets.Dataset`."""
+    """What `from_hf` gives for a `datasets.Dataset`.
+
+    >>> import datasets
+    >>> data = HuggingFaceDataset(datasets.Dataset.from_dict({"label": [5, 6, 7]}).select([2, 0]))
+    >>> len(data), data[0]["label"], data.describe(1)
+    (2, np.int64(7), 'row 1')
+    """
 
     def __init__(self, dataset: Any, decoders: Decoders | None = None) -> None:
         form = dataset.format
@@ -135,7 +141,13 @@ class HuggingFaceDataset(Dataset[Any]):
 
 
 class HuggingFaceStream(UnitStream):
-    """What `from_hf` gives for a `datasets.IterableDataset`: its elements, shared out by its shards."""
+    """What `from_hf` gives for a `datasets.IterableDataset`: its elements, shared out by its shards.
+
+    >>> import datasets
+    >>> table = datasets.Dataset.from_dict({"label": [5, 6, 7]})
+    >>> list(HuggingFaceStream(table.to_iterable_dataset(num_shards=2)))
+    [{'label': 5}, {'label': 6}, {'label': 7}]
+    """
 
     def __init__(
         self, dataset: Any, *, shuffle: bool = False, num_replicas: int | None = None, rank: int | None = None
