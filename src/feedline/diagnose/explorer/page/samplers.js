@@ -90,8 +90,8 @@ function show(state) {
         ? `${counted(found.twice, "sample comes", "samples come")} more than once and ${number(found.never)} ${found.never === 1 ? "does" : "do"} not come in this epoch. ` + (state.sampler === "weighted" || state.sampler === "replacement" ? "Draws with replacement are independent of each other: even uniform ones leave about 37 % of a dataset unseen in an epoch." : stratified ? "Rare classes are repeated, to be in each batch" + (state.share === "equal" ? "; of a frequent class each epoch takes the next part." : ".") : `The ${number(n)} samples cannot be divided evenly among ${state.ranks} ranks: "${state.uneven}" ${state.uneven === "drop" ? "leaves the last out" : "repeats the first"}.`)
         : "Nothing: each sample comes exactly once, over all ranks together."],
       ["Which rank sees what?", state.ranks === 1 ? "There is one rank, which sees everything. Give more ranks: together they see what one would have seen." : stratified
-        ? `Rank r takes every ${state.ranks}th batch, beginning with batch r, so each batch is stratified on every rank.`
-        : `The order is global: rank r takes every ${state.ranks}th index. ` + (state.sampler === "sequential" ? "Without shuffling the ranks' batches are sorted by class, too: all ranks see the same class at the same time." : "Every rank sees a random share of each class; torch's DistributedSampler can do this for uniform shuffling only.")],
+        ? `Of each ${state.ranks} batches in a row, rank r takes the one at place r, so each batch is stratified on every rank.`
+        : `The order is global: of each ${state.ranks} indices in a row, rank r takes the one at place r. ` + (state.sampler === "sequential" ? "Without shuffling the ranks' batches are sorted by class, too: all ranks see the same class at the same time." : "Every rank sees a random share of each class; torch's DistributedSampler can do this for uniform shuffling only.")],
     ],
     code: python(state),
   };
