@@ -62,5 +62,10 @@ def test_the_words_are_still_those_that_are_printed(
     kept = json.loads(make_explorer.WORDS.read_text(encoding="utf-8"))[fault][side][number]
     patience = 600 if kept["ended"] else 120  # what hangs must have come as far as that
     now = make_explorer.recorded(side, fault, kept["options"], patience)
-    assert (now["batches"], now["ended"]) == (kept["batches"], kept["ended"])
+    assert now["ended"] == kept["ended"]
+    if (side, fault) == ("torch", "kill"):  # how far it comes, and which sentence it says, is timing
+        assert now["batches"] < 8
+        assert re.match(r"RuntimeError: DataLoader worker \(pid", now["lines"][-1])
+        return
+    assert now["batches"] == kept["batches"]
     assert masked(now["lines"]) == masked(kept["lines"])
