@@ -150,6 +150,16 @@ def test_groups_of_batches_are_weighted_by_their_samples_over_all_ranks(ranks: i
     assert np.allclose(sums, [np.mean(numbers[:18]), np.mean(numbers[18:])])
 
 
+def test_groups_are_the_same_under_a_progress_bar_and_in_endless_loading(capsys: Any) -> None:
+    with as_rank(3, 4):
+        groups = [
+            [(micro.divisor, micro.is_last) for micro in accumulate(loader, steps=3)]
+            for loader in (loader_of(), loader_of().progress(), loader_of().forever(4), loader_of().forever(4).progress())
+        ]
+    assert groups[1:] == groups[:1] * 3
+    assert groups[0][0][0] == 18 / 4
+
+
 def test_the_number_of_ranks_may_change_between_two_epochs_of_one_loader() -> None:
     loader = loader_of(persistent_workers=True, **THREADS)
     assert len(loader) == 4
@@ -169,6 +179,9 @@ def test_a_state_says_the_size_and_is_the_same_on_every_rank() -> None:
     _, state = weighted_part(loader_of(), 2, 3, None, 2)
     assert state == weighted_part(loader_of(), 0, 3, None, 2)[1]
     assert state["global_batch_size"] == 6
+    _, streamed = weighted_part(loader_of(Keeping), 2, 3, None, 2)
+    assert streamed == weighted_part(loader_of(Keeping), 0, 3, None, 2)[1]
+    assert streamed["samples"] == 12
     with pytest.raises(StateError, match=r"saved with global_batch_size=6, and now it is 8.* keep global_batch_size=6"):
         loader_of(size=8).load_state_dict(state)
     with pytest.raises(StateError, match=r"this loader has none.* Set global_batch_size=6"):

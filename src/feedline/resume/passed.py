@@ -191,9 +191,11 @@ class Passed:
 
     def _count_stream(self, outcome: Outcome) -> None:
         batches, samples, sampler, _ = self._counted
-        self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
+        size = outcome.size + outcome.dropped
         if outcome.share is not None:
             self._note_share(outcome.share)
+            size = outcome.share[0]  # with the rows of the other ranks, whose states are the same
+        self._counted = batches, samples + size + len(outcome.bad), sampler, None
         if outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record
