@@ -200,6 +200,13 @@ def test_a_run_of_one_process_goes_on_with_several() -> None:
     assert [batch[0] for batch in first] == [batch[0] for batch in alone(loader_of)[:2]]
 
 
+@pytest.mark.parametrize("kind", [INLINE, THREADS])
+def test_weights_are_those_of_the_batch_that_was_given(kind: dict[str, Any]) -> None:
+    state = part(DataLoader(Augmented(22), batch_size=6, shuffle=True, seed=0), 0, 1, None, 2)[1]
+    ahead = {**state, "ahead": [3], "batch_size": 6}  # as with in_order=False; that batch has fewer samples
+    assert [weight for _, weight in weighted_part(loader_of(length=22, **kind), 0, 4, ahead, 1)[0]] == [2 / 1.5]
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 4}, "batch_size=4 and global_batch_size=6 exclude each other"),
     ({"batch_size": None}, "batch_size=None and global_batch_size=6 exclude each other"),
