@@ -175,6 +175,21 @@ def test_the_number_of_ranks_may_change_between_two_epochs_of_one_loader() -> No
     assert len(loader) == 4
 
 
+@pytest.mark.parametrize("kind", [THREADS, pytest.param(FORK, marks=pytest.mark.thorough)])
+def test_persistent_workers_of_a_stream_follow_the_number_of_ranks(kind: dict[str, Any]) -> None:
+    with loader_of(Keeping, persistent_workers=True, **kind) as loader:
+        with as_rank(0, 1):
+            whole = [batch[0].tolist() for batch in loader]
+        for ranks in (2, 2, 3):
+            with as_rank(1, ranks):
+                assert [batch[0].tolist() for batch in loader] == [batch[1::ranks] for batch in whole]
+    with DataLoader(Stream(12), 2, ranks="shard", persistent_workers=True, **kind) as loader:
+        for rank, ranks in ((0, 1), (3, 4)):
+            with as_rank(rank, ranks):
+                found = [batch[0].tolist() for batch in loader]
+        assert found == [[6, 7], [8, 9]]  # the last step has two batches, and the others get its first one
+
+
 def test_a_state_says_the_size_and_is_the_same_on_every_rank() -> None:
     _, state = weighted_part(loader_of(), 2, 3, None, 2)
     assert state == weighted_part(loader_of(), 0, 3, None, 2)[1]
