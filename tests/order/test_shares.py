@@ -150,6 +150,16 @@ def test_groups_of_batches_are_weighted_by_their_samples_over_all_ranks(ranks: i
     assert np.allclose(sums, [np.mean(numbers[:18]), np.mean(numbers[18:])])
 
 
+def test_groups_are_the_same_under_a_progress_bar_and_in_endless_loading(capsys: Any) -> None:
+    with as_rank(3, 4):
+        groups = [
+            [(micro.divisor, micro.is_last) for micro in accumulate(loader, steps=3)]
+            for loader in (loader_of(), loader_of().progress(), loader_of().forever(4), loader_of().forever(4).progress())
+        ]
+    assert groups[1:] == groups[:1] * 3
+    assert groups[0][0][0] == 18 / 4
+
+
 def test_the_number_of_ranks_may_change_between_two_epochs_of_one_loader() -> None:
     loader = loader_of(persistent_workers=True, **THREADS)
     assert len(loader) == 4
@@ -165,10 +175,28 @@ def test_the_number_of_ranks_may_change_between_two_epochs_of_one_loader() -> No
     assert len(loader) == 4
 
 
+@pytest.mark.parametrize("kind", [THREADS, pytest.param(FORK, marks=pytest.mark.thorough)])
+def test_persistent_workers_of_a_stream_follow_the_number_of_ranks(kind: dict[str, Any]) -> None:
+    with loader_of(Keeping, persistent_workers=True, **kind) as loader:
+        with as_rank(0, 1):
+            whole = [batch[0].tolist() for batch in loader]
+        for ranks in (2, 2, 3):
+            with as_rank(1, ranks):
+                assert [batch[0].tolist() for batch in loader] == [batch[1::ranks] for batch in whole]
+    with DataLoader(Stream(12), 2, ranks="shard", persistent_workers=True, **kind) as loader:
+        for rank, ranks in ((0, 1), (3, 4)):
+            with as_rank(rank, ranks):
+                found = [batch[0].tolist() for batch in loader]
+        assert found == [[6, 7], [8, 9]]  # the last step has two batches, and the others get its first one
+
+
 def test_a_state_says_the_size_and_is_the_same_on_every_rank() -> None:
     _, state = weighted_part(loader_of(), 2, 3, None, 2)
     assert state == weighted_part(loader_of(), 0, 3, None, 2)[1]
     assert state["global_batch_size"] == 6
+    _, streamed = weighted_part(loader_of(Keeping), 2, 3, None, 2)
+    assert streamed == weighted_part(loader_of(Keeping), 0, 3, None, 2)[1]
+    assert streamed["samples"] == 12
     with pytest.raises(StateError, match=r"saved with global_batch_size=6, and now it is 8.* keep global_batch_size=6"):
         loader_of(size=8).load_state_dict(state)
     with pytest.raises(StateError, match=r"this loader has none.* Set global_batch_size=6"):
@@ -185,6 +213,13 @@ def test_a_run_of_one_process_goes_on_with_several() -> None:
     rest, _ = weighted_part(loader_of(), 1, 2, state, 2)
     assert [batch[0] for batch, _ in rest] == [batch[0][1::2] for batch in alone(loader_of)[2:]]
     assert [batch[0] for batch in first] == [batch[0] for batch in alone(loader_of)[:2]]
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS])
+def test_weights_are_those_of_the_batch_that_was_given(kind: dict[str, Any]) -> None:
+    state = part(DataLoader(Augmented(22), batch_size=6, shuffle=True, seed=0), 0, 1, None, 2)[1]
+    ahead = {**state, "ahead": [3], "batch_size": 6}  # as with in_order=False; that batch has fewer samples
+    assert [weight for _, weight in weighted_part(loader_of(length=22, **kind), 0, 4, ahead, 1)[0]] == [2 / 1.5]
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

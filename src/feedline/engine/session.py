@@ -85,6 +85,7 @@ class Session:
         self._kept: WorkerSet | None = None
         self._stop_kept: weakref.finalize[..., Any] | None = None
         self._marks = False  # do the persistent workers mark what they do, for a recording?
+        self._ranks: Any = None  # which part of a stream the persistent workers were told to read, of how many ranks
         self._may_work_ahead = False
         self._latest: Callable[[], BatchIterator[Any] | None] = lambda: None
         self._iterators: weakref.WeakSet[BatchIterator[Any]] = weakref.WeakSet()
@@ -157,9 +158,9 @@ class Session:
             self.drop_workers()  # each thread would take answers meant for the other
         if job.marked and not self._marks:
             self.drop_workers()  # the present workers were started without marks
-        if self.kept is not None and self.kept.out_of_step:
-            self.drop_workers()
-        self._marks = job.marked
+        if self.kept is not None and (self.kept.out_of_step or self._ranks != (job.turns, job.share)):
+            self.drop_workers()  # the present workers cannot go on, or were told of other ranks
+        self._marks, self._ranks = job.marked, (job.turns, job.share)
         self.next_epoch.begin()
         if (kept := self.kept) is not None:
             return kept

@@ -37,6 +37,11 @@ class WithProgress(Generic[B]):
     def __len__(self) -> int:
         return len(self._loader)
 
+    @property
+    def _share_given(self) -> Any:
+        """As the loader's: `accumulate` asks whatever it is given."""
+        return getattr(self._loader, "_share_given", None)
+
     def __iter__(self) -> ShownEpoch[B]:
         """Begin an epoch, and show it."""
         began = clock()
@@ -83,6 +88,11 @@ class ShownEpoch(Iterator[B]):
         samples = ask(self._batches, "samples_given")
         counts.samples = None if counts.samples is None or samples is None else counts.samples + samples
         return batch
+
+    @property
+    def samples_given(self) -> int | None:
+        """How many samples the latest batch has, if the loader knows."""
+        return ask(self._batches, "samples_given")  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Leave the epoch."""

@@ -110,11 +110,13 @@ class Passed:
             self._count([entry])
         else:
             self._take(entry.task, entry.sampler_state)
+            self._note_share(entry.task.share)
 
     def made(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
         """The same for a batch that the loop has made itself: no other batch is out."""
         if self._held is None and not self._ahead and not self.shards:
             self._take(task, sampler_state)
+            self._note_share(task.share)
             return
         entry = Entry(task, 0, sampler_state)
         entry.outcome = outcome
@@ -124,7 +126,6 @@ class Passed:
         sharing, indices = self._sharing, task.indices
         if task.share is not None:  # other processes have the other rows, so these indices are not in a state
             size = 1 if sharing.whole_batches else task.share[0]
-            self._note_share(task.share)
             self._counted = task.seq + self._step, self._counted[1] + size, sampler_state, None
             return
         if self._is_alone and indices is not None:  # the same as below, but faster: most loaders do this for each batch
@@ -135,9 +136,11 @@ class Passed:
         samples = self._counted[1] + size if sharing.ranks == 1 else sharing.after(self._counted[1], size)
         self._counted = task.seq + self._step, samples, sampler_state, indices
 
-    def _note_share(self, share: tuple[int, int, int]) -> None:
-        samples, ranks, rank = share
-        self.share_given = Share(ranks, rank).count(samples), samples / ranks
+    def _note_share(self, share: tuple[int, int, int] | None) -> None:
+        """A batch has been given to the user: not one that only counts now, as it was delivered before a resume."""
+        if share is not None:
+            samples, ranks, rank = share
+            self.share_given = Share(ranks, rank).count(samples), samples / ranks
 
     def hold(self) -> None:
         """From now on, a batch that leaves the loop does not reach the user at once."""
@@ -183,6 +186,7 @@ class Passed:
     def _count(self, entries: list[Entry]) -> None:
         for entry in entries:
             self._ahead[entry.task.seq] = entry.task, entry.sampler_state
+            self._note_share(entry.task.share)
         self._advance()
         if self.shards:
             for entry in entries:
@@ -191,9 +195,11 @@ class Passed:
 
     def _count_stream(self, outcome: Outcome) -> None:
         batches, samples, sampler, _ = self._counted
-        self._counted = batches, samples + outcome.size + len(outcome.bad) + outcome.dropped, sampler, None
+        size = outcome.size + outcome.dropped
         if outcome.share is not None:
             self._note_share(outcome.share)
+            size = outcome.share[0]  # with the rows of the other ranks, whose states are the same
+        self._counted = batches, samples + size + len(outcome.bad), sampler, None
         if outcome.stream is not None:
             shard, record = outcome.stream
             self._streams[str(shard)] = record
