@@ -154,7 +154,12 @@ def test_groups_are_the_same_under_a_progress_bar_and_in_endless_loading(capsys:
     with as_rank(3, 4):
         groups = [
             [(micro.divisor, micro.is_last) for micro in accumulate(loader, steps=3)]
-            for loader in (loader_of(), loader_of().progress(), loader_of().forever(4), loader_of().forever(4).progress())
+            for loader in (
+                loader_of(),
+                loader_of().progress(),
+                loader_of().forever(4),
+                loader_of().forever(4).progress(),
+            )
         ]
     assert groups[1:] == groups[:1] * 3
     assert groups[0][0][0] == 18 / 4
