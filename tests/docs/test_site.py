@@ -81,3 +81,11 @@ def test_the_page_of_the_environment_has_every_variable_that_is_read() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     read |= set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', source))
     assert {name for name in read if f"`{name}`" not in page} == set()
+
+
+def test_install_names_every_extra_that_is_for_users() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    names = set(re.findall(r"^([\w-]+) = ", extras, re.MULTILINE)) - {"bench", "docs", "release", "test", "test-core"}
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert {name for name in names if f"`{name}`" not in page} == set()
