@@ -25,6 +25,8 @@ from feedline.workers.dialect import NUMPY
 # A shell that starts the tests in the background has Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+collect_ignore = ["loader/types_of_batches.py"]  # for mypy; what it has at its end cannot be run
+
 # Under `make test` every run tries the same examples: one of a thousand that fails would make it red by chance.
 # `make test-all` looks for new ones, ten times as many.
 settings.register_profile(
