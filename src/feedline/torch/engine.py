@@ -290,9 +290,7 @@ class Engine:
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         return self._base_seed, True
 
-    def _needed(
-        self, loader: Loader, turns: Turns, share: Share, stream: bool, epoch: int
-    ) -> tuple[Options, Job]:
+    def _needed(self, loader: Loader, turns: Turns, share: Share, stream: bool, epoch: int) -> tuple[Options, Job]:
         """From the loader's options: what the loop needs, and what workers do. Only a user who sets an attribute of the
         loader changes any of it but the seed from one epoch to the next."""
         ranks = unshared_ranks(self.own.ranks) if stream and self.own.global_batch_size is None else 0
