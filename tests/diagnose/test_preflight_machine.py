@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import sys
+import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from made_cgroups import Tree
 
 from feedline.arena.limits import CONTAINER_V2, MACHINE, Room
 from feedline.diagnose.preflight_checks import cpu_and_memory, system_limits
+from feedline.diagnose.preflight_checks.cluster import ClusterNeeds, check_cluster
 from feedline.diagnose.preflight_checks.worker_plan import WorkerPlan
 from feedline.machine import cpus
 from feedline.machine.cpus import Cpus
@@ -173,3 +178,22 @@ def test_the_tightest_pids_limit_counts(tree: Tree) -> None:
     assert system_limits._left_in_cgroup(str(tree.proc)) == 4
     write(mount / "a", pids__max=64, pids__current=70)
     assert system_limits._left_in_cgroup(str(tree.proc)) == 0
+
+
+def test_a_ray_address_where_nobody_listens_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**options: Any) -> None:
+        raise AssertionError("Ray itself would try for minutes")
+
+    ray = types.ModuleType("ray")
+    ray.__spec__ = ModuleSpec("ray", None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False, raising=False)
+    monkeypatch.setattr(ray, "init", init, raising=False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with socket.socket() as held:  # bound and not listening: nobody else gets the port
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        for given, variable in ((address, ""), (f"ray://{address}", ""), ("auto", address)):
+            monkeypatch.setenv("RAY_ADDRESS", variable)
+            [found] = check_cluster(WorkerPlan(Cpus(host=8, allowed=8), num_workers=2), ClusterNeeds(given))
+            assert found.severity == "problem"
+            assert "ConnectionRefusedError" in found.explanation

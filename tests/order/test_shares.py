@@ -152,14 +152,10 @@ def test_groups_of_batches_are_weighted_by_their_samples_over_all_ranks(ranks: i
 
 def test_groups_are_the_same_under_a_progress_bar_and_in_endless_loading(capsys: Any) -> None:
     with as_rank(3, 4):
+        loader, endless = loader_of(), loader_of().forever(4)
         groups = [
-            [(micro.divisor, micro.is_last) for micro in accumulate(loader, steps=3)]
-            for loader in (
-                loader_of(),
-                loader_of().progress(),
-                loader_of().forever(4),
-                loader_of().forever(4).progress(),
-            )
+            [(micro.divisor, micro.is_last) for micro in accumulate(each, steps=3)]
+            for each in (loader, loader_of().progress(), endless, endless.progress())
         ]
     assert groups[1:] == groups[:1] * 3
     assert groups[0][0][0] == 18 / 4
@@ -225,6 +221,25 @@ def test_weights_are_those_of_the_batch_that_was_given(kind: dict[str, Any]) -> 
     state = part(DataLoader(Augmented(22), batch_size=6, shuffle=True, seed=0), 0, 1, None, 2)[1]
     ahead = {**state, "ahead": [3], "batch_size": 6}  # as with in_order=False; that batch has fewer samples
     assert [weight for _, weight in weighted_part(loader_of(length=22, **kind), 0, 4, ahead, 1)[0]] == [2 / 1.5]
+
+
+class Drawing:
+    """A sampler whose order belongs to its process."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __iter__(self) -> Any:
+        return iter(np.random.permutation(12).tolist())
+
+
+@pytest.mark.parametrize("kind", [INLINE, THREADS])
+def test_an_order_drawn_from_a_global_generator_is_refused(kind: dict[str, Any]) -> None:
+    with as_rank(0, 1), DataLoader(range(12), global_batch_size=4, sampler=Drawing(), **kind) as loader:
+        assert len([*loader]) == 3
+    with as_rank(1, 2), DataLoader(range(12), global_batch_size=4, sampler=Drawing(), **kind) as loader:
+        with pytest.raises(OptionError, match=r"belongs to the process \(numpy.random\).* pass one of feedline's"):
+            next(iter(loader))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -151,10 +152,12 @@ def test_preflight_without_a_cluster_says_so(
         raise ConnectionError(f"no answer from {options['address']}")
 
     monkeypatch.setattr(ray, "init", refuse)
-    assert feedline.cli.main(["preflight", "--no-trial", "--ray", "10.1.1.1:6379"]) == 1
+    with socket.create_server(("127.0.0.1", 0)) as something_else:
+        address = f"127.0.0.1:{something_else.getsockname()[1]}"
+        assert feedline.cli.main(["preflight", "--no-trial", "--ray", address]) == 1
     said = capsys.readouterr().out
-    assert "Cannot connect to a Ray cluster at 10.1.1.1:6379" in said
-    assert "no answer from 10.1.1.1:6379" in said
+    assert f"Cannot connect to a Ray cluster at {address}" in said
+    assert f"no answer from {address}" in said
     assert feedline.cli.main(["preflight", "--no-trial", "--path", "/tmp"]) == 2
     assert "set ray=True" in capsys.readouterr().err
 

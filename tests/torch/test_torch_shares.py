@@ -125,6 +125,26 @@ def test_the_augmentation_of_a_sample_is_the_same_for_any_number_of_torchs_ranks
     assert samples(2) == samples(3) == samples(1)
 
 
+class OrderedByWorker(torchs.IterableDataset[int]):
+    """A stream that shuffles by its worker's seed, as many do."""
+
+    def __iter__(self) -> Any:
+        info = torchs.get_worker_info()
+        assert info is not None
+        return iter(torch.randperm(12, generator=torch.Generator().manual_seed(info.seed)).tolist())
+
+
+def test_a_stream_that_is_ordered_by_its_workers_seed_is_the_same_on_all_ranks() -> None:
+    found: list[list[int]] = [[], []]
+    for rank in range(2):
+        torch.manual_seed(rank)
+        with as_rank(rank, 2), ours.DataLoader(OrderedByWorker(), global_batch_size=4, num_workers=1) as loader:
+            for epoch in range(2):
+                found[epoch] += [int(number) for batch in loader for number in batch]
+    assert [sorted(numbers) for numbers in found] == [list(range(12))] * 2
+    assert found[0] != found[1]
+
+
 def test_a_state_is_for_this_size_and_travels_as_the_loader_does() -> None:
     _, state = weighted_part(loader_of(), 2, 3, None, 2)
     with pytest.raises(StateError, match="saved with global_batch_size=6, and now it is 8"):

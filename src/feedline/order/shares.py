@@ -4,8 +4,8 @@ Takes: the plan of global batches, and which rank this is. Gives: a plan with as
 Promises: rank r of R has the rows r, r + R, r + 2 R, … of each global batch, so shares differ by one row at most. What
 `feedline.rng()` draws for a row does not depend on R. Every rank has a batch at every step: if the last batch has fewer
 rows than there are ranks, those without any get its first row, which counts for nothing (the loader's `weight` is 0).
-Not its job: finding the rank (machine.this_rank), ranks that share an order index by index (ranks), JAX's rows, which
-follow from a sharding (jax.row_plan).
+Not its job: finding the rank (machine.this_rank), ranks that share an order index by index (ranks), torch's samplers
+(torch.global_batches), JAX's rows, which follow from a sharding (jax.row_plan).
 """
 
 from __future__ import annotations
@@ -19,9 +19,19 @@ from feedline.errors import OptionError
 from feedline.errors.counting import counted
 from feedline.machine.this_rank import ranks as find_ranks
 from feedline.messages.task import Task
-from feedline.order.plan import Plan, Tasks
+from feedline.order.plan import IterablePlan, Plan, Tasks
 from feedline.order.ranks import draws_as
+from feedline.randomness.global_generators import GLOBAL_SOURCES
 from feedline.resume.state import Place
+
+DRAWN_APART = (
+    "the sampler draws its order from a generator that belongs to the process ({names}), which the other ranks may "
+    "have seeded in another way, but global_batch_size needs one order for all ranks: give the sampler a generator "
+    "of its own, seeded alike on all ranks, or pass one of feedline's samplers, or shuffle=True"
+)
+
+NAMES = ("random", "numpy.random", "torch")
+"""Of the global generators, in the order of `GLOBAL_SOURCES`."""
 
 
 class Share(NamedTuple):
@@ -86,14 +96,40 @@ class SharedPlan:
         return self._plan.repeats
 
     def tasks(self, epoch: int, start: int = 0) -> Tasks:
-        return SharedTasks(self._plan.tasks(epoch, start), start * self._size, self._share())
+        return self._shared(self._plan.tasks(epoch, start), start * self._size)
 
     def tasks_from(self, place: Place) -> Tasks:
-        return SharedTasks(self._plan.tasks_from(place), place.samples, self._share())
+        return self._shared(self._plan.tasks_from(place), place.samples)
 
     def predicted(self, epoch: int) -> Tasks | None:
         found = self._plan.predicted(epoch)
-        return None if found is None else SharedTasks(found, 0, self._share())
+        return None if found is None else self._shared(found, 0)
+
+    def _shared(self, tasks: Tasks, begin: int) -> SharedTasks:
+        is_foreign, share = isinstance(self._plan, IterablePlan), self._share()
+        return SharedTasks(tasks if share.ranks == 1 or not is_foreign else Foreign(tasks), begin, share)
+
+
+class Foreign:
+    """The tasks of a foreign sampler. It is refused if it draws from a global generator while the first indices are
+    taken: then the order is this rank's alone."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._is_new = True
+        self.sampler_state = tasks.sampler_state
+        self.ended = tasks.ended
+
+    def __next__(self) -> Task:
+        if not self._is_new:
+            return next(self._tasks)
+        before = [source.glimpse() for source in GLOBAL_SOURCES]
+        task, self._is_new = next(self._tasks), False
+        now = [source.glimpse() for source in GLOBAL_SOURCES]
+        drawn = [name for name, *states in zip(NAMES, before, now, strict=True) if states[0] != states[1]]
+        if drawn:
+            raise OptionError(DRAWN_APART.format(names=", ".join(drawn)))
+        return task
 
 
 class SharedTasks:

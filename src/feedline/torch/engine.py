@@ -35,6 +35,7 @@ from feedline.order.rank_turns import Turns, turns_for, unshared_ranks
 from feedline.order.replay import end_of
 from feedline.order.sampler import follow_epoch, is_ours, samplers_in
 from feedline.order.shares import WHOLE, Share, SharedTasks, share_for
+from feedline.randomness.rng import mix
 from feedline.resume.checkpoint import Progress, after, lacking, read_again
 from feedline.resume.passed import ALONE, Passed
 from feedline.resume.state import End, Kind, NoState, Place, from_dict, to_dict
@@ -119,7 +120,7 @@ class Engine:
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
         if transfer is not None:
             passed.hold()
-        options, job = self._needed(loader, turns, share, sampler is None)
+        options, job = self._needed(loader, turns, share, sampler is None, passed.epoch)
         predict = self._predict(loader, passed, share)
         batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, predict)
         if loader.num_workers:
@@ -289,7 +290,7 @@ class Engine:
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         return self._base_seed, True
 
-    def _needed(self, loader: Loader, turns: Turns, share: Share, stream: bool) -> tuple[Options, Job]:
+    def _needed(self, loader: Loader, turns: Turns, share: Share, stream: bool, epoch: int) -> tuple[Options, Job]:
         """From the loader's options: what the loop needs, and what workers do. Only a user who sets an attribute of the
         loader changes any of it but the seed from one epoch to the next."""
         ranks = unshared_ranks(self.own.ranks) if stream and self.own.global_batch_size is None else 0
@@ -301,7 +302,10 @@ class Engine:
         # Without workers nobody has a seed of its own, but for a stream's parts.
         assert self._base_seed is not None
         needs_none = type(options.num_workers) is int and not options.num_workers and not stream
-        return options, job if needs_none else replace(job, seed=self._base_seed)
+        seed = self._base_seed
+        if stream and self.own.global_batch_size is not None:  # every rank reads it all, and may order it by this seed
+            seed = mix(self._seed_of(loader, seed), epoch) >> 2
+        return options, job if needs_none else replace(job, seed=seed)
 
     def _asked_for(self, loader: Loader, turns: Turns, share: Share, ranks: int) -> tuple[Options, Job]:
         values = {name: getattr(loader, name) for name in TORCHS if name != "shuffle"} | vars(self.own)

@@ -18,16 +18,12 @@ from torch.utils.data import BatchSampler, SequentialSampler
 from feedline.errors import OptionError
 from feedline.machine.this_rank import ranks as find_ranks
 from feedline.order.samplers import RandomSampler
+from feedline.order.shares import DRAWN_APART
 from feedline.torch.drawn import GLOBAL, Drawn
 
 SHARED_TWICE = (
     "somebody else takes the batches of a loader with global_batch_size, and would give each rank a part of them a "
     "second time. Accelerate's prepare does so: give it a loader with batch_size=, or keep the loader out of prepare()"
-)
-DRAWN_APART = (
-    "the sampler draws its order from a generator that belongs to the process ({names}), which the other ranks may "
-    "have seeded in another way, but global_batch_size needs one order for all ranks: give the sampler a generator= of "
-    "its own, seeded alike on all ranks, or pass one of feedline's samplers, or shuffle=True"
 )
 
 

@@ -91,7 +91,10 @@ class Connection:
             return f"it needs {words}, and no machine of the cluster has more than {', '.join(least) or 'a part of it'}"
         free = self.ray.available_resources()
         if _holds(free, needed):
-            return f"it needs {words}, which is free: Ray has yet to start it, and may be preparing its runtime_env"
+            rules = ("label_selector", "scheduling_strategy")
+            chosen = [name for name in rules if not isinstance(options.get(name), (str, type(None)))]
+            other = f", or no machine may be right for {' and '.join(chosen)}" if chosen else ""
+            return f"it needs {words}, which is free: Ray has yet to start it, may be preparing its runtime_env{other}"
         left = ", ".join(f"{_amount(free.get(name, 0))} {name}" for name in needed)
         return f"it needs {words}, and of all machines together {left or 'nothing'} is free (`ray status`)"
 
@@ -102,8 +105,14 @@ class Connection:
 
 
 def needs(options: Mapping[str, Any]) -> dict[str, float]:
-    """The resources of a worker with these options."""
+    """The resources of a worker with these options.
+
+    >>> needs({"num_cpus": 1, "accelerator_type": "A100", "resources": {"loader": 2}})
+    {'CPU': 1, 'accelerator_type:A100': 0.001, 'loader': 2}
+    """
     named = {name: options[option] for option, name in RESOURCES.items() if options.get(option)}
+    if options.get("accelerator_type"):
+        named[f"accelerator_type:{options['accelerator_type']}"] = 0.001  # as Ray itself asks for it
     return {**named, **(options.get("resources") or {})}
 
 

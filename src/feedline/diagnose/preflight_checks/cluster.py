@@ -10,7 +10,9 @@ Not its job: loading anything (the trial), the driver's own machine (the other c
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -27,6 +29,8 @@ from feedline.workers.ray_lanes import SHARE_OF_STORE
 
 ANSWER_SECONDS = 120.0
 """How long all machines together may take to answer: each starts a process, and imports the packages."""
+KNOCK_SECONDS = 10.0
+"""How long the cluster's head may take to accept a connection."""
 OURS = ("feedline", "numpy", "cloudpickle")
 
 
@@ -49,6 +53,7 @@ def check_cluster(plan: WorkerPlan, needs: ClusterNeeds) -> Iterator[Finding]:
     with contextlib.ExitStack() as undo:
         if not ray.is_initialized():
             try:
+                _knock(needs.address)
                 ray.init(address=needs.address, log_to_driver=False, logging_level="error")
             except Exception as error:  # no cluster, another version of Ray or Python, a broken address
                 yield _not_connected(needs.address, error)
@@ -59,6 +64,14 @@ def check_cluster(plan: WorkerPlan, needs: ClusterNeeds) -> Iterator[Finding]:
         yield from _whole(plan, connection, machines)
         yield from _memory(plan, connection)
         yield from _machines(connection, machines, needs)
+
+
+def _knock(address: str) -> None:
+    """OSError if nobody listens at that address: Ray itself would try for minutes, without a word."""
+    given = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, _, port = given.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
 
 
 def _not_connected(address: str, error: Exception) -> Finding:
