@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
-from feedline.sources import FilesDataset, ParquetDataset, TarDataset
+from feedline.sources import FilesDataset, ParquetDataset, SoundDataset, TarDataset
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import ENTRY, PackFolder
 from feedline.sources.samples.records import gather, pack, unpack
@@ -285,6 +285,63 @@ def test_what_differs_has_another_identity_and_what_does_not_has_the_same() -> N
     assert {name: identity_of(make()) for name, make in DIFFERENT.items()} == found
 
 
+FOLLOWED = {
+    "a list": "by = [VALUE]\ndef transform(x): return x + by[0]",
+    "an array": "import numpy as np\nby = np.array([VALUE])\ndef transform(x): return x + by[0]",
+    "an object": "class Add:\n  def __init__(self, by): self.by = by\n"
+    "add = Add(VALUE)\ndef transform(x): return add.by",
+    "its method": "class Add:\n  by = VALUE\n  def do(self, x): return x\n"
+    "add = Add().do\ndef transform(x): return add(x)",
+    "a cached function": "import functools\n@functools.cache\ndef add(x): return x + VALUE\n"
+    "def transform(x): return add(x)",
+    "a module's function": "import helping\ndef transform(x): return helping.add(x)",
+    "a module's list": "import helping\ndef transform(x): return helping.by[0]",
+    "a local import": "def transform(x):\n  from helping import add\n  return add(x)",
+    "an attribute of a class": "class Add:\n  by = [[VALUE]]\ndef transform(x): return x + Add.by[0]",
+    "an array of a class": "import numpy as np\nclass Add:\n  by = np.array(VALUE)\n"
+    "def transform(x): return x + Add.by",
+    "a cached property": "import functools\nclass Add:\n  @functools.cached_property\n  def by(self): return VALUE\n"
+    "def transform(x): return Add().by",
+    "a cached method": "import functools\nclass Add:\n  @functools.cache\n  def __call__(self, x): return x + VALUE\n"
+    "def transform(x): return Add()(x)",
+    "a class within": "class Add:\n  class By:\n    by = VALUE\ndef transform(x): return Add.By.by",
+    "a partial method": "import functools\nclass Add:\n  def do(self, by): return by\n"
+    "  own = functools.partialmethod(do, VALUE)\ndef transform(x): return Add().own()",
+    "a function's attribute": "def add(x): return x + add.by\nadd.by = VALUE\ndef transform(x): return add(x)",
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWED)
+def test_what_code_names_counts(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def identity(value: int) -> str:
+        (tmp_path / "helping.py").write_text(f"by = [{value}]\ndef add(x): return x + {value}\n")
+        monkeypatch.delitem(sys.modules, "helping", raising=False)
+        names: dict[str, Any] = {"__name__": "__main__"}
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        exec(FOLLOWED[what].replace("VALUE", str(value)), names)
+        return identity_of(Shaped(names["transform"]))
+
+    assert identity(1) == identity(1) != identity(2)
+    monkeypatch.delitem(sys.modules, "helping", raising=False)
+
+
+def test_parts_of_a_mapped_file_differ(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(40.0))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    parts = [rows[:10], rows[10:20], rows[:20:2], rows[9::-1]]
+    assert len({identity_of([part]) for part in parts}) == len(parts)
+    assert identity_of([rows[5:]]) == identity_of([np.load(tmp_path / "rows.npy", mmap_mode="r")[5:]])
+
+
+def test_a_tensor_is_its_values() -> None:
+    torch = pytest.importorskip("torch")
+    assert identity_of(torch.arange(5)) == identity_of(torch.arange(5)) != identity_of(torch.arange(1, 6))
+    assert identity_of(torch.arange(5)) != identity_of(torch.arange(5).float())
+    assert identity_of(torch.arange(6)[::2]) == identity_of(torch.tensor([0, 2, 4]))
+
+
 def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one")
@@ -294,6 +351,14 @@ def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
     before = identity_of(FilesDataset([path]))
     os.utime(path, (2, 2))
     assert identity_of(FilesDataset([path])) != before
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    pyarrow.write_table(pytest.importorskip("pyarrow").table({"x": [1, 2]}), tmp_path / "a.parquet")
+    for path, dataset in ((tmp_path / "a.flac", SoundDataset), (tmp_path / "a.parquet", ParquetDataset)):
+        path.touch()
+        before = identity_of(dataset([str(path)]))
+        assert identity_of(dataset([str(path)])) == before
+        os.utime(path, (3, 3))
+        assert identity_of(dataset([str(path)])) != before
     np.save(tmp_path / "rows.npy", np.arange(4))
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     before = identity_of([rows])

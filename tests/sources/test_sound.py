@@ -107,7 +107,7 @@ def test_several_recordings_in_one_file(tmp_path: Path, subtype: str) -> None:
     data = recorded(tones(0.2, RATE), RATE, "OGG", subtype)
     (tmp_path / "two.ogg").write_bytes(data + recorded(tones(0.2, RATE), RATE, "OGG", subtype))
     for dataset in (SoundDataset([tmp_path / "two.ogg"]), FilesDataset([tmp_path / "two.ogg"])):
-        with pytest.raises(SourceError, match="two.ogg.*several recordings"):
+        with pytest.raises(SourceError, match=r"two\.ogg.*several recordings"):
             dataset[0]
 
 
