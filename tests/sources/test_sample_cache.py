@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import pickle
+import random
 import subprocess
 import sys
 import warnings
@@ -215,6 +217,42 @@ def test_augmentation_outside_is_drawn_anew_and_inside_is_warned_of(tmp_path: Pa
     assert [str(each.message)[:45] for each in told] == ["sample 0 draws from feedline.rng() while it is"] or len(
         told
     ) == 1
+
+
+class Drawing(Decoding):
+    def __init__(self, read: Path, name: str) -> None:
+        super().__init__(read)
+        self.name = name
+
+    def __getitem__(self, index: int) -> Any:
+        if self.name == "torch":
+            import torch
+
+            return float(torch.rand(()))
+        return random.random() if self.name == "random" else np.random.rand()
+
+
+@pytest.mark.parametrize("name", ["random", "numpy.random", "torch"])
+def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    said = rf"^sample 0 .*draws from {name} while it is kept"
+    data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
+    with pytest.warns(UserWarning, match=said) as told:
+        data[0], data[1]
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match=said):
+        cached(data.dataset, tmp_path / "two").__getitems__([0, 1])
+    with pytest.warns(UserWarning, match=said):
+        materialize(data.dataset, tmp_path / "three", progress=False)
+    with pytest.warns(UserWarning, match=said), DataLoader(cached(data.dataset, tmp_path / "four"), 2) as loader:
+        next(iter(loader))
+
+
+def test_a_draw_outside_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
+    outside = cached(data, tmp_path / "out").map(lambda sample: sample["label"] + random.random() + np.random.rand())
+    with DataLoader(outside, 5, num_workers=2, workers="thread") as loader:
+        assert len(list(loader)) == 6
 
 
 # --- whose samples ---
@@ -446,6 +484,62 @@ def test_a_folder_that_cannot_be_written_is_warned_of_once(tmp_path: Path, data:
     with pytest.warns(RuntimeWarning, match="No space left on device.*so nothing more is kept"):
         kept[0]
     assert plain([kept[0], kept[1]]) == plain([sample(0), sample(1)])
+
+
+def test_a_full_disk_is_no_bus_error(tmp_path: Path) -> None:
+    """The shared memory of a mount of its own is full when the index is made, and when it has been made."""
+    code = """
+import os, sys, warnings
+from feedline import cached
+root, first = sys.argv[1], sys.argv[2] == "first"
+def fill():
+    with open(root + "/fill", "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)): pass
+        except OSError: pass
+if first: fill()
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    data = cached(range(5000), root + "/cache")
+    assert [data[0], data[1]] == [0, 1]
+    if not first: fill()
+    assert list(data) == list(range(5000))
+assert len(told) == 1 and "No space left" in str(told[0].message), told
+print("whole")
+"""
+    (tmp_path / "disk").mkdir()
+    for when in ("first", "later"):
+        script = f'mount -t tmpfs -o size=1m none "{tmp_path}/disk" && exec "$0" -c "$1" "{tmp_path}/disk" {when}'
+        run = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", script, sys.executable, code], capture_output=True, text=True
+        )
+        if "unshare" in run.stderr or "mount" in run.stderr:
+            pytest.skip("this machine lets nobody mount")
+        assert run.stdout == "whole\n", run
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_can_only_be_read_is_read(
+    tmp_path: Path, data: Decoding, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    cached(data, tmp_path / "cache")[3]
+    real = os.open
+
+    def refusing(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(error, os.strerror(error))
+        return real(path, flags, *mode)
+
+    def utime(*arguments: Any, **times: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(os, "utime", utime)
+    again = cached(data, tmp_path / "cache")
+    assert plain(again[3]) == plain(sample(3))
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        again[4]
+    assert data.reads() == [3, 4]
 
 
 def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> None:
