@@ -14,6 +14,7 @@ FILMS = {
     "vp9.webm": ("libvpx-vp9", {"cpu-used": "8"}),
     "old.avi": ("mpeg4", {}),
     "broadcast.ts": ("libx264", {"bf": "2"}),
+    "disc.mpg": ("mpeg2video", {"bf": "2"}),
 }
 
 
@@ -33,21 +34,29 @@ def recorded(samples: np.ndarray, rate: int, kind: str, subtype: str | None = No
     return out.getvalue()
 
 
-def film(path: Path, codec: str = "mpeg4", frames: int = 60, uneven: bool = False, **options: str) -> Path:
-    """Each picture is a different mixture; `uneven`: some are shown longer than others."""
+def film(
+    path: Path,
+    codec: str = "mpeg4",
+    frames: int = 60,
+    uneven: bool = False,
+    height: int = 48,
+    first: int = 0,
+    **options: str,
+) -> Path:
+    """Each picture is a different mixture; `uneven`: some are shown longer than others; `first`: the first one's time."""
     import av
 
     with av.open(path, "w") as container:
         stream: Any = container.add_stream(codec, rate=25)
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = 64, 48, "yuv420p", 12
+        stream.width, stream.height, stream.pix_fmt, stream.gop_size = 64, height, "yuv420p", 12
         stream.codec_context.thread_count = 1
         stream.options = options
         for number in range(frames):
-            pixels = np.zeros((48, 64, 3), np.uint8)
+            pixels = np.zeros((height, 64, 3), np.uint8)
             pixels[:, :32] = 4 * number % 256
             pixels[: number % 48, 32:] = 200
             picture = av.VideoFrame.from_ndarray(pixels)
-            picture.pts = number + (number // 7 if uneven else 0)
+            picture.pts = first + number + (number // 7 if uneven else 0)
             container.mux(stream.encode(picture))
         container.mux(stream.encode())
     return path

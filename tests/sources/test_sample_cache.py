@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import pickle
+import random
 import subprocess
 import sys
 import warnings
@@ -23,7 +25,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
-from feedline.sources import FilesDataset, ParquetDataset, TarDataset
+from feedline.sources import FilesDataset, ParquetDataset, SoundDataset, TarDataset
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import ENTRY, PackFolder
 from feedline.sources.samples.records import gather, pack, unpack
@@ -217,6 +219,42 @@ def test_augmentation_outside_is_drawn_anew_and_inside_is_warned_of(tmp_path: Pa
     ) == 1
 
 
+class Drawing(Decoding):
+    def __init__(self, read: Path, name: str) -> None:
+        super().__init__(read)
+        self.name = name
+
+    def __getitem__(self, index: int) -> Any:
+        if self.name == "torch":
+            import torch
+
+            return float(torch.rand(()))
+        return random.random() if self.name == "random" else np.random.rand()
+
+
+@pytest.mark.parametrize("name", ["random", "numpy.random", "torch"])
+def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    said = rf"^sample 0 .*draws from {name} while it is kept"
+    data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
+    with pytest.warns(UserWarning, match=said) as told:
+        data[0], data[1]
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match=said):
+        cached(data.dataset, tmp_path / "two").__getitems__([0, 1])
+    with pytest.warns(UserWarning, match=said):
+        materialize(data.dataset, tmp_path / "three", progress=False)
+    with pytest.warns(UserWarning, match=said), DataLoader(cached(data.dataset, tmp_path / "four"), 2) as loader:
+        next(iter(loader))
+
+
+def test_a_draw_outside_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
+    outside = cached(data, tmp_path / "out").map(lambda sample: sample["label"] + random.random() + np.random.rand())
+    with DataLoader(outside, 5, num_workers=2, workers="thread") as loader:
+        assert len(list(loader)) == 6
+
+
 # --- whose samples ---
 
 
@@ -285,6 +323,63 @@ def test_what_differs_has_another_identity_and_what_does_not_has_the_same() -> N
     assert {name: identity_of(make()) for name, make in DIFFERENT.items()} == found
 
 
+FOLLOWED = {
+    "a list": "by = [VALUE]\ndef transform(x): return x + by[0]",
+    "an array": "import numpy as np\nby = np.array([VALUE])\ndef transform(x): return x + by[0]",
+    "an object": "class Add:\n  def __init__(self, by): self.by = by\n"
+    "add = Add(VALUE)\ndef transform(x): return add.by",
+    "its method": "class Add:\n  by = VALUE\n  def do(self, x): return x\n"
+    "add = Add().do\ndef transform(x): return add(x)",
+    "a cached function": "import functools\n@functools.cache\ndef add(x): return x + VALUE\n"
+    "def transform(x): return add(x)",
+    "a module's function": "import helping\ndef transform(x): return helping.add(x)",
+    "a module's list": "import helping\ndef transform(x): return helping.by[0]",
+    "a local import": "def transform(x):\n  from helping import add\n  return add(x)",
+    "an attribute of a class": "class Add:\n  by = [[VALUE]]\ndef transform(x): return x + Add.by[0]",
+    "an array of a class": "import numpy as np\nclass Add:\n  by = np.array(VALUE)\n"
+    "def transform(x): return x + Add.by",
+    "a cached property": "import functools\nclass Add:\n  @functools.cached_property\n  def by(self): return VALUE\n"
+    "def transform(x): return Add().by",
+    "a cached method": "import functools\nclass Add:\n  @functools.cache\n  def __call__(self, x): return x + VALUE\n"
+    "def transform(x): return Add()(x)",
+    "a class within": "class Add:\n  class By:\n    by = VALUE\ndef transform(x): return Add.By.by",
+    "a partial method": "import functools\nclass Add:\n  def do(self, by): return by\n"
+    "  own = functools.partialmethod(do, VALUE)\ndef transform(x): return Add().own()",
+    "a function's attribute": "def add(x): return x + add.by\nadd.by = VALUE\ndef transform(x): return add(x)",
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWED)
+def test_what_code_names_counts(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def identity(value: int) -> str:
+        (tmp_path / "helping.py").write_text(f"by = [{value}]\ndef add(x): return x + {value}\n")
+        monkeypatch.delitem(sys.modules, "helping", raising=False)
+        names: dict[str, Any] = {"__name__": "__main__"}
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        exec(FOLLOWED[what].replace("VALUE", str(value)), names)
+        return identity_of(Shaped(names["transform"]))
+
+    assert identity(1) == identity(1) != identity(2)
+    monkeypatch.delitem(sys.modules, "helping", raising=False)
+
+
+def test_parts_of_a_mapped_file_differ(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(40.0))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    parts = [rows[:10], rows[10:20], rows[:20:2], rows[9::-1]]
+    assert len({identity_of([part]) for part in parts}) == len(parts)
+    assert identity_of([rows[5:]]) == identity_of([np.load(tmp_path / "rows.npy", mmap_mode="r")[5:]])
+
+
+def test_a_tensor_is_its_values() -> None:
+    torch = pytest.importorskip("torch")
+    assert identity_of(torch.arange(5)) == identity_of(torch.arange(5)) != identity_of(torch.arange(1, 6))
+    assert identity_of(torch.arange(5)) != identity_of(torch.arange(5).float())
+    assert identity_of(torch.arange(6)[::2]) == identity_of(torch.tensor([0, 2, 4]))
+
+
 def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one")
@@ -294,6 +389,14 @@ def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
     before = identity_of(FilesDataset([path]))
     os.utime(path, (2, 2))
     assert identity_of(FilesDataset([path])) != before
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    pyarrow.write_table(pytest.importorskip("pyarrow").table({"x": [1, 2]}), tmp_path / "a.parquet")
+    for path, dataset in ((tmp_path / "a.flac", SoundDataset), (tmp_path / "a.parquet", ParquetDataset)):
+        path.touch()
+        before = identity_of(dataset([str(path)]))
+        assert identity_of(dataset([str(path)])) == before
+        os.utime(path, (3, 3))
+        assert identity_of(dataset([str(path)])) != before
     np.save(tmp_path / "rows.npy", np.arange(4))
     rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
     before = identity_of([rows])
@@ -394,6 +497,62 @@ def test_a_folder_that_cannot_be_written_is_warned_of_once(tmp_path: Path, data:
     with pytest.warns(RuntimeWarning, match="No space left on device.*so nothing more is kept"):
         kept[0]
     assert plain([kept[0], kept[1]]) == plain([sample(0), sample(1)])
+
+
+def test_a_full_disk_is_no_bus_error(tmp_path: Path) -> None:
+    """The shared memory of a mount of its own is full when the index is made, and when it has been made."""
+    code = """
+import os, sys, warnings
+from feedline import cached
+root, first = sys.argv[1], sys.argv[2] == "first"
+def fill():
+    with open(root + "/fill", "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)): pass
+        except OSError: pass
+if first: fill()
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    data = cached(range(5000), root + "/cache")
+    assert [data[0], data[1]] == [0, 1]
+    if not first: fill()
+    assert list(data) == list(range(5000))
+assert len(told) == 1 and "No space left" in str(told[0].message), told
+print("whole")
+"""
+    (tmp_path / "disk").mkdir()
+    for when in ("first", "later"):
+        script = f'mount -t tmpfs -o size=1m none "{tmp_path}/disk" && exec "$0" -c "$1" "{tmp_path}/disk" {when}'
+        run = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", script, sys.executable, code], capture_output=True, text=True
+        )
+        if "unshare" in run.stderr or "mount" in run.stderr:
+            pytest.skip("this machine lets nobody mount")
+        assert run.stdout == "whole\n", run
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_can_only_be_read_is_read(
+    tmp_path: Path, data: Decoding, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    cached(data, tmp_path / "cache")[3]
+    real = os.open
+
+    def refusing(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(error, os.strerror(error))
+        return real(path, flags, *mode)
+
+    def utime(*arguments: Any, **times: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(os, "utime", utime)
+    again = cached(data, tmp_path / "cache")
+    assert plain(again[3]) == plain(sample(3))
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        again[4]
+    assert data.reads() == [3, 4]
 
 
 def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> None:

@@ -71,6 +71,32 @@ def test_a_clip_is_what_the_whole_film_shows(folder: Path, films: dict[str, Any]
             assert np.array_equal(clip.read(path, index, start=start), shown(reference, times))
 
 
+def test_films_whose_times_do_not_tell_frames_apart(tmp_path: Path) -> None:
+    one = film(tmp_path / "one.ts", "mpeg2video", 20).read_bytes()
+    (tmp_path / "two.ts").write_bytes(2 * one)
+    clip, path = VideoClip(3), str(tmp_path / "two.ts")
+    index, (_, pictures) = clip.index(path), decoded(tmp_path / "two.ts")
+    assert len(index.times) == len(pictures) > 30
+    for number in (0, 9, 19, 20, 21, 30):
+        start = float(index.times[number] - index.times[0]) * index.unit
+        assert np.array_equal(clip.read(path, index, start=start), pictures[number : number + 3])
+
+
+def test_a_film_whose_pictures_change_their_size(tmp_path: Path) -> None:
+    one = film(tmp_path / "one.ts", "mpeg2video", 20)
+    two = film(tmp_path / "two.ts", "mpeg2video", 20, height=80)
+    (tmp_path / "both.ts").write_bytes(one.read_bytes() + two.read_bytes())
+    with pytest.raises(SourceError, match=r"both.ts.*several sizes"):
+        VideoDataset([tmp_path / "both.ts"], frames=30).at(0, 0.0)
+    assert VideoDataset([tmp_path / "both.ts"], frames=30, size=(24, 32)).at(0, 0.0).shape == (30, 24, 32, 3)
+
+
+def test_times_near_the_end_of_what_a_broadcast_counts(tmp_path: Path) -> None:
+    path = film(tmp_path / "late.ts", "mpeg2video", FRAMES, first=2**33 // 3600 - 20)
+    _, pictures = decoded(path)
+    assert np.array_equal(VideoDataset([path], frames=5).at(0, 0.0), pictures[:5])
+
+
 @given(st.integers(1, 9), st.sampled_from([None, 1.0, 7.0, 24.0, 30.0]), st.floats(0, 1), st.booleans())
 def test_any_clip(films: dict[str, Any], frames: int, fps: float | None, at: float, pad: bool) -> None:
     times = np.array([round(time * 12_800) for time in films["b-frames.mp4"][0]])
@@ -99,8 +125,8 @@ def test_no_more_is_decoded_than_needed(folder: Path, monkeypatch: pytest.Monkey
     looked = []
     from feedline.sources.media import video_clip
 
-    real = video_clip._time
-    monkeypatch.setattr(video_clip, "_time", lambda picture: looked.append(0) or real(picture))
+    real = video_clip.time_of
+    monkeypatch.setattr(video_clip, "time_of", lambda picture: looked.append(0) or real(picture))
     clip.read(path, index, start=1.0)
     assert len(looked) < 40  # each picture is asked about twice or three times at most
     wide = film(folder / "wide.mp4", "libx264", 250)

@@ -32,6 +32,18 @@ def default_generator() -> Any:
         return None
 
 
+def bytes_of(thing: Any) -> Any:
+    """The values of a dense tensor as bytes; None if it is something else."""
+    loaded = module()
+    try:
+        if loaded is None or not isinstance(thing, loaded.Tensor):
+            return None
+        flat = thing.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        return flat.view(loaded.uint8).numpy().tobytes()
+    except Exception:  # sparse ones, say
+        return None
+
+
 def set_num_threads(count: int) -> None:
     """Have its operations use so many threads in this process."""
     if (tell := ask(module(), "set_num_threads")) is not None:

@@ -9,7 +9,7 @@ Not its job: reading (sound_window, video_clip).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,10 @@ class ClipDataset(Dataset[Any]):
             return self._read(self._source(name), number, start)
         except SourceError as error:
             raise SourceError(f"{file_name(self._path(name))}: {error}") from error.__cause__
+
+    def local_files(self) -> Iterator[str]:
+        """The paths of all files on disk: a cache of samples looks at their sizes and dates."""
+        return map(self._path, self.paths) if self._place is None else iter(())
 
     def _where(self, place: int) -> tuple[int, float | None]:
         """The file and the time of a sample."""

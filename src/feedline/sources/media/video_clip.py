@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,14 @@ from feedline.randomness.rng import rng
 from feedline.sources.decoding.by_suffix import MAX_PIXELS, check_size
 from feedline.sources.decoding.resizing import can_vector, resized
 from feedline.sources.media.seekable import Source, opened
-from feedline.sources.media.video_index import Frames, frames_of
+from feedline.sources.media.video_index import Frames, counted, frames_of, time_of
 from feedline.sources.places import FilePlace
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".ts", ".webm")
+EARLIER = 10
+"""Seconds before the first frame: where a seek to its own time finds a later one, which FFmpeg does near the end of what
+times in broadcasts can count."""
+_DAMAGED = "is damaged or has changed: no frame can be decoded {when}"
 
 
 class VideoClip:
@@ -79,13 +84,19 @@ class VideoClip:
     def index(self, source: Source, place: FilePlace | None = None) -> Frames:
         """Where the frames of a film are."""
         with _film(source, place) as container:
-            return frames_of(container)
+            film = frames_of(container)
+        if len(film.keys):
+            return film
+        with _film(source, place) as container:
+            return counted(container, film)
 
     def read(self, source: Source, film: Frames, place: FilePlace | None = None, start: float | None = None) -> Array:
         """The clip that begins `start` seconds after the beginning; None draws the place."""
         wanted = self._wanted(film, start)
         with _film(source, place) as container:
             found = self._decoded(container, film, np.unique(wanted))
+            if len({picture.shape for picture in found.values()}) > 1:
+                raise SourceError("has pictures of several sizes in this clip; size=(height, width) makes them one")
             made = np.stack([found[number] for number in wanted.tolist()])
         return np.ascontiguousarray(made.transpose(0, 3, 1, 2)) if self.channels_first else made
 
@@ -135,6 +146,8 @@ class VideoClip:
                 f"its header says {stream.width} × {stream.height} pixels, more than max_pixels={self.max_pixels:,}; "
                 "raise max_pixels= if you trust the file"
             )
+        if not len(film.keys):
+            return self._counted(container.decode(stream), film, wanted)
         found: dict[int, Array] = {}
         pictures, at = None, -1
         for number in wanted.tolist():
@@ -142,10 +155,21 @@ class VideoClip:
             key = int(np.searchsorted(film.keys, time, "right")) - 1
             if pictures is None or int(film.keys[max(key, 0)]) > at:  # nothing in between is needed
                 pictures = _from(container, stream, film, key, time)
-            picture = next((each for each in pictures if _time(each) >= time), None)
-            if picture is None or _time(picture) != time or picture.is_corrupt:
-                raise SourceError(f"is damaged or has changed: no frame can be decoded {_second(film, time)}")
+            picture = next((each for each in pictures if time_of(each) >= time), None)
+            if picture is None or time_of(picture) != time or picture.is_corrupt:
+                raise SourceError(_DAMAGED.format(when=_second(film, time)))
             found[number], at = self._pixels(picture), time
+        return found
+
+    def _counted(self, pictures: Iterator[Any], film: Frames, wanted: IntArray) -> dict[int, Array]:
+        """Pictures that only their number tells apart."""
+        found: dict[int, Array] = {}
+        for number, picture in enumerate(islice(pictures, int(wanted[-1]) + 1)):
+            if number in wanted and not picture.is_corrupt:
+                found[number] = self._pixels(picture)
+        if len(found) < len(wanted):
+            missing = next(number for number in wanted.tolist() if number not in found)
+            raise SourceError(_DAMAGED.format(when=_second(film, int(film.times[missing]))))
         return found
 
     def _pixels(self, picture: Any) -> Array:
@@ -159,20 +183,15 @@ def _from(container: Any, stream: Any, film: Frames, key: int, time: int) -> Ite
         container.seek(int(film.keys[earlier]), stream=stream, backward=True, any_frame=False)
         pictures = container.decode(stream)
         first = next(pictures, None)
-        if first is not None and _time(first) <= time:
+        if first is not None and time_of(first) <= time:
             return _chain(first, pictures)
-    container.seek(0, backward=True)
+    container.seek(int(film.times[0]) - round(EARLIER / film.unit), stream=stream, backward=True)
     return iter(container.decode(stream))
 
 
 def _chain(first: Any, others: Iterator[Any]) -> Iterator[Any]:
     yield first
     yield from others
-
-
-def _time(picture: Any) -> int:
-    time = picture.dts if picture.pts is None else picture.pts
-    return -(2**62) if time is None else int(time)
 
 
 def _second(film: Frames, time: int) -> str:

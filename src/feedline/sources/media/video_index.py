@@ -1,7 +1,7 @@
 """Where the frames of films are: the time of each, and which can be decoded without others.
 
 Takes: films. Gives: an `Index` of many films as arrays; a file that keeps it.
-Promises: read from the packets' headers, nothing is decoded; the kept file appears whole or not at all, and a film
+Promises: read from the packets' headers, and decoded only where these do not tell the frames apart; the kept file appears whole or not at all, and a film
 whose size or time of change differs is read again.
 Not its job: decoding (video_clip).
 """
@@ -20,7 +20,7 @@ import numpy as np
 from feedline.datasets import IntArray
 from feedline.errors import SourceError
 
-VERSION = 1
+VERSION = 2
 
 
 class Frames(NamedTuple):
@@ -29,7 +29,8 @@ class Frames(NamedTuple):
     times: IntArray
     """Of each frame, in units of the film."""
     keys: IntArray
-    """The times of those that can be decoded without others."""
+    """The times of those that can be decoded without others; none if times do not tell the frames apart, so that they
+    have to be counted from the beginning."""
     unit: float
     """Seconds."""
     last: int
@@ -80,8 +81,25 @@ def frames_of(container: Any) -> Frames:
         raise SourceError("has no frame that can be decoded")
     order = np.argsort(np.array(times, np.int64), kind="stable")
     ordered = np.array(times, np.int64)[order]
+    if "mpeg" == container.format.name or not np.diff(ordered).all():
+        keys = []  # a program stream has few times; FFmpeg guesses the others, and differently after a seek
     last = lengths[order[-1]] or (int(np.median(np.diff(ordered))) if len(ordered) > 1 else 0)
     return Frames(ordered, np.sort(np.array(keys, np.int64)), float(stream.time_base), int(last))
+
+
+def counted(container: Any, film: Frames) -> Frames:
+    """The same film, with the frames that there are if it is decoded from its beginning, each after the one before."""
+    times = np.array([time_of(picture) for picture in container.decode(container.streams.video[0])], np.int64)
+    steps = np.diff(times)
+    if (forward := steps[steps > 0]).size:
+        steps[steps <= 0] = int(np.median(forward))
+    return film._replace(times=np.cumsum(np.concatenate([times[:1], steps])))
+
+
+def time_of(picture: Any) -> int:
+    """The time of a decoded picture, or of a packet, in units of the film."""
+    time = picture.dts if picture.pts is None else picture.pts
+    return -(2**62) if time is None else int(time)
 
 
 class Index:

@@ -89,7 +89,7 @@ class Groups:
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": OrderedDict()}
+        return {**self.__dict__, "_opened": OrderedDict(), "_pid": 0}
 
     def file(self, number: int) -> GroupFile:
         """A file, opened in this process."""

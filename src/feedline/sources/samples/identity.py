@@ -11,24 +11,37 @@ Not its job: files that only texts name, and what code reads from elsewhere: a `
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
-from functools import partial
+import random
+from contextlib import suppress
+from functools import cached_property, partial, partialmethod
 from hashlib import blake2b
-from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
 
 from feedline.errors import OptionTypeError
 from feedline.errors.foreign import ask
+from feedline.machine import loaded_torch
+from feedline.sources.located import Located
+from feedline.sources.places import Folder
+from feedline.sources.samples.code_names import files_imported_in, globals_in, names_in, version_of
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 _DEEPEST = 50
 _MANY = 100
 _SHOWN = {int, str, float, bool}
+_BY_SLOTS = (GetSetDescriptorType, MemberDescriptorType)
+_DRAWING = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 
 
 def identity_of(dataset: Any) -> str:
@@ -39,6 +52,7 @@ def identity_of(dataset: Any) -> str:
     """
     looking = _Looking()
     looking.at(dataset, type(dataset).__name__, 0)
+    looking.at_named()
     return looking.digest.hexdigest()
 
 
@@ -49,11 +63,23 @@ class _Looking:
         self.digest = blake2b(digest_size=16)
         self._met: dict[int, int] = {}
         self._alive: list[Any] = []  # an id is unique only while its object exists
+        self._named: list[tuple[str, Any, str]] = []
+        self._of_modules: set[tuple[int, str]] = set()
 
     def _add(self, *parts: object) -> None:
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode(errors="surrogatepass")
             self.digest.update(b"%d:" % len(data) + data)
+
+    def at_named(self) -> None:
+        """What code and classes name. What cannot be pickled there counts with its type: it is seldom data."""
+        for name, value, path in self._named:  # which grows meanwhile
+            self._add(name)
+            if isinstance(value, _DRAWING):
+                self._add(type(value).__qualname__)
+            else:
+                with suppress(OptionTypeError):
+                    self.at(value, path, 0)
 
     def at(self, thing: Any, path: str, depth: int) -> None:
         kind = type(thing)
@@ -80,6 +106,8 @@ class _Looking:
             self._array(np.asarray(thing), thing, path)
         elif isinstance(thing, Path):
             self._file(thing)
+        elif (data := loaded_torch.bytes_of(thing)) is not None:
+            self._add(str(thing.dtype), tuple(thing.shape), data)
         else:
             self._object(thing, path, depth)
 
@@ -93,7 +121,7 @@ class _Looking:
         self._add(array.dtype.str if not array.dtype.names else array.dtype.descr, array.shape)
         if isinstance(given, np.memmap) and given.filename is not None:
             self._file(Path(given.filename))
-            self._add(given.offset)
+            self._add(given.offset, _begin(given) - _begin(_whole(given)), given.strides)
         elif array.dtype.hasobject:
             self._each(enumerate(array.ravel().tolist()), array.size, path, 0)
         else:
@@ -117,6 +145,14 @@ class _Looking:
             self.at([thing.func, thing.args, thing.keywords], path, depth + 1)
         elif isinstance(thing, BuiltinFunctionType | ModuleType):
             self._library(getattr(thing, "__module__", None) or thing.__name__, thing.__name__)
+        elif isinstance(thing, property):
+            self.at([thing.fget, thing.fset], path, depth + 1)
+        elif isinstance(thing, partialmethod):
+            self.at([thing.func, thing.args, thing.keywords], path, depth + 1)
+        elif isinstance(thing, cached_property):
+            self.at(thing.func, path, depth + 1)
+        elif isinstance(thing, staticmethod | classmethod):
+            self.at(thing.__func__, path, depth + 1)
         elif isinstance(thing, type):
             self._class(thing, path, depth)
         else:
@@ -129,12 +165,15 @@ class _Looking:
         if callable(files := ask(thing, "local_files")) and type(thing).__module__.startswith("feedline."):
             for file in files():
                 self._file(Path(file))
+        if isinstance(thing, Located) and isinstance(thing.place, Folder):
+            self._file(Path(thing.url))
         try:
             reduced = thing.__reduce_ex__(4)
         except Exception as error:
             raise _untold(path, f"{type(thing).__name__} cannot be pickled: {error}") from error
         if isinstance(reduced, str):
             self._add(reduced)
+            self.at(ask(thing, "__wrapped__"), path, depth + 1)  # functools.cache
             return
         make, given, state, items, pairs = (*reduced, None, None, None)[:5]
         self._add(getattr(make, "__qualname__", repr(type(make))))
@@ -152,12 +191,12 @@ class _Looking:
         for owner in kind.__mro__:
             if not self._library(owner.__module__, owner.__qualname__):
                 for name, value in sorted(vars(owner).items()):
-                    inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-                    inner = value.fget if isinstance(value, property) else inner
-                    is_data = type(inner) in (*_PLAIN, tuple, list, dict) and not name.startswith("__")
-                    if is_data or isinstance(inner, FunctionType):
+                    is_special = name.startswith("__") and name.endswith("__")
+                    if isinstance(value, FunctionType):
                         self._add(name)
-                        self.at(inner, f"{path}.{name}", depth + 1)
+                        self.at(value, f"{path}.{name}", depth + 1)
+                    elif not isinstance(value, _BY_SLOTS) and (not is_special or _is_code(value)):
+                        self._named.append((name, value, f"{path}.{name}"))
 
     def _function(self, function: FunctionType, path: str, depth: int) -> None:
         if self._library(function.__module__, function.__qualname__) and "<" not in function.__qualname__:
@@ -167,19 +206,28 @@ class _Looking:
         self.at(function.__kwdefaults__, path, depth + 1)
         for cell in function.__closure__ or ():
             self.at(ask(cell, "cell_contents"), f"{path} (closure)", depth + 1)
-        for name in sorted(_names_in(function.__code__)):
-            if name in function.__globals__:
-                self._global(name, function.__globals__[name], path, depth)
+        for name, value in sorted(function.__dict__.items()):
+            self._named.append((name, value, f"{path}.{name}"))
+        self._names(function.__globals__, globals_in(function.__code__), names_in(function.__code__), path)
+        package = str(function.__globals__.get("__package__") or "")
+        for module, file in sorted(files_imported_in(function.__code__, package).items()):
+            with suppress(OSError):
+                self._add(module, Path(file).read_bytes())
 
-    def _global(self, name: str, value: Any, path: str, depth: int) -> None:
-        """What a function refers to counts if it is code or a plain value; objects are not looked into."""
-        self._add(name)
-        is_code = isinstance(value, FunctionType | BuiltinFunctionType | ModuleType | type | partial)
-        if is_code or type(value) in (*_PLAIN, tuple):
-            self.at(value, f"{path}: {name}", depth + 1)
+    def _names(self, where: dict[str, Any], wanted: set[str], inner: set[str], path: str) -> None:
+        """Variables of a module; of modules among them, the variables that the code may mean."""
+        for name in sorted(wanted & where.keys()):
+            value = where[name]
+            if not isinstance(value, ModuleType):
+                self._named.append((name, value, f"{path}: {name}"))
+            elif not self._library(value.__name__, value.__name__):
+                new = {each for each in inner if (id(value), each) not in self._of_modules}
+                self._of_modules |= {(id(value), each) for each in new}
+                self._names(vars(value), new, inner, f"{path}: {name}")
 
     def _code(self, code: CodeType) -> None:
-        self._add(code.co_code, code.co_names, code.co_varnames)
+        self._add(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        self._add(getattr(code, "co_exceptiontable", b""))
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 self._code(constant)
@@ -191,37 +239,27 @@ class _Looking:
     def _library(self, module: str | None, name: str) -> bool:
         """Is it of an installed library? Then its name and the library's version say what it does."""
         package = (module or "").partition(".")[0]
-        known = _version_of(package)
+        known = version_of(package)
         if known is None:
             return False
         self._add(module, name, known)
         return True
 
 
-_versions: dict[str, str | None] = {}
+def _is_code(value: Any) -> bool:
+    """Is it a method, though no function? A special method may be cached, or partial."""
+    return isinstance(value, staticmethod | classmethod | partialmethod) or ask(value, "__wrapped__") is not None
 
 
-def _version_of(package: str) -> str | None:
-    """The version of an installed library or of Python; None if it is the user's own code."""
-    if package == "__main__":  # the user's script, whatever has started it
-        return None
-    if package in sys.stdlib_module_names:
-        return "{}.{}".format(*sys.version_info[:2])
-    if package not in _versions:
-        found = None
-        file = str(getattr(sys.modules.get(package), "__file__", None) or "")
-        if "site-packages" in file or "dist-packages" in file or package == "feedline":
-            names = packages_distributions().get(package, [])
-            found = version(names[0]) if names else "0"
-        _versions[package] = found
-    return _versions[package]
+def _whole(mapped: Any) -> Any:
+    """The array of all that is mapped, of which this one may be a part."""
+    while isinstance(mapped.base, np.ndarray):
+        mapped = mapped.base
+    return mapped
 
 
-def _names_in(code: CodeType) -> set[str]:
-    inner: Mapping[int, set[str]] = {
-        number: _names_in(each) for number, each in enumerate(code.co_consts) if isinstance(each, CodeType)
-    }
-    return set(code.co_names).union(*inner.values())
+def _begin(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _untold(path: str, why: str) -> OptionTypeError:

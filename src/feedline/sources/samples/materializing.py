@@ -152,7 +152,8 @@ class _Writing:
 
     def _chunk(self, indices: Sequence[int]) -> list[tuple[int, Any]]:
         began = time.thread_time(), time.perf_counter()
-        samples = read_samples(self._data.dataset, list(indices))
+        with self._data._watching(*indices):
+            samples = read_samples(self._data.dataset, list(indices))
         spent = time.perf_counter() - began[1]
         self._spent += spent if self._threads == 1 else max(time.thread_time() - began[0], spent / self._threads)
         self._read += len(indices)

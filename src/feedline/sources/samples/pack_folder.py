@@ -1,7 +1,7 @@
 """Records by number in a folder that many processes share: many records in each file, mapped into memory.
 
 Takes: a folder, an identity, how many samples there are, a bound. Gives: records (as read-only memory), or None.
-Promises: an entry counts only if its own checksum is right, and it is written after its record; so a process killed at
+Promises: a full disk is a `problem`, never a bus error; an entry counts only if its own checksum is right, and it is written after its record; so a process killed at
 any point leaves nothing that is read. Records that were there before this process are checked against their checksum
 when they are first read. All packs together never take more than `max_bytes`: the pack that was used least recently is
 removed first, of any identity. No process waits for another one while it reads.
@@ -72,6 +72,7 @@ class PackFolder:
             if opened is not None:  # a forked child: the lock may be held by a thread of the parent
                 self._lock = threading.Lock()
             opened = self._open = _Open(self._own, self.count)
+            self.problem = self.problem or opened.problem
         return opened
 
     def read(self, index: int) -> memoryview | None:
@@ -216,7 +217,7 @@ class _Open:
         self.old = {int(path.stem, 16) for path in own.glob("*.pack")}
         """Packs that were there before: a crash of the machine may have damaged them."""
         self._mapped: dict[int, tuple[memoryview, float]] = {}
-        self.index = _index(own, count)
+        self.index, self.problem = _index(own, count)
 
     def entry(self, index: int) -> tuple[int, int, int, int] | None:
         at = index * ENTRY.size
@@ -249,9 +250,13 @@ class _Open:
 
 
 def _touch(path: Path) -> None:
-    with suppress(PermissionError):  # a folder that is only read
-        now = time.time_ns()
+    now = time.time_ns()
+    try:
         os.utime(path, ns=(now, now))
+    except FileNotFoundError:
+        raise
+    except OSError:  # a folder that is only read
+        pass
 
 
 def _map(path: Path) -> memoryview:
@@ -275,14 +280,23 @@ def _is_locked(path: str) -> bool:
     return False
 
 
-def _index(own: Path, count: int) -> mmap.mmap:
-    """The index, mapped; made if it does not exist. Its size follows from the number of samples."""
+def _index(own: Path, count: int) -> tuple[mmap.mmap, OSError | None]:
+    """The index, mapped; made if it does not exist. Its size follows from the number of samples. If it cannot be
+    written, it is only read, or is empty, and the reason comes with it."""
     size = max(1, count) * ENTRY.size
-    own.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(own / "index", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        if os.fstat(descriptor).st_size < size:
-            os.ftruncate(descriptor, size)
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)
+        own.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(own / "index", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # a hole that the disk has no room for kills who writes into it
+            return mmap.mmap(descriptor, size), None
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            descriptor = os.open(own / "index", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), error
+            finally:
+                os.close(descriptor)
+        return mmap.mmap(-1, size), error
