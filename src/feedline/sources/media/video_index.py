@@ -81,7 +81,7 @@ def frames_of(container: Any) -> Frames:
         raise SourceError("has no frame that can be decoded")
     order = np.argsort(np.array(times, np.int64), kind="stable")
     ordered = np.array(times, np.int64)[order]
-    if "mpeg" == container.format.name or not np.diff(ordered).all():
+    if container.format.name == "mpeg" or not np.diff(ordered).all():
         keys = []  # a program stream has few times; FFmpeg guesses the others, and differently after a seek
     last = lengths[order[-1]] or (int(np.median(np.diff(ordered))) if len(ordered) > 1 else 0)
     return Frames(ordered, np.sort(np.array(keys, np.int64)), float(stream.time_base), int(last))
