@@ -43,7 +43,7 @@ def film(
     first: int = 0,
     **options: str,
 ) -> Path:
-    """Each picture is a different mixture; `uneven`: some are shown longer than others; `first`: the first one's time."""
+    """Each picture is a different mixture; `uneven`: some are shown longer than others; `first`: when the first is."""
     import av
 
     with av.open(path, "w") as container:

@@ -29,8 +29,8 @@ from feedline.sources.places import FilePlace
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".ts", ".webm")
 EARLIER = 10
-"""Seconds before the first frame: where a seek to its own time finds a later one, which FFmpeg does near the end of what
-times in broadcasts can count."""
+"""Seconds before the first frame: where a seek to its own time finds a later one, which FFmpeg does near the end of
+what times in broadcasts can count."""
 _DAMAGED = "is damaged or has changed: no frame can be decoded {when}"
 
 

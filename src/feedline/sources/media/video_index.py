@@ -1,8 +1,8 @@
 """Where the frames of films are: the time of each, and which can be decoded without others.
 
 Takes: films. Gives: an `Index` of many films as arrays; a file that keeps it.
-Promises: read from the packets' headers, and decoded only where these do not tell the frames apart; the kept file appears whole or not at all, and a film
-whose size or time of change differs is read again.
+Promises: read from the packets' headers, and decoded only where these do not tell the frames apart; the kept file
+appears whole or not at all, and a film whose size or time of change differs is read again.
 Not its job: decoding (video_clip).
 """
 

@@ -1,10 +1,11 @@
 """Records by number in a folder that many processes share: many records in each file, mapped into memory.
 
 Takes: a folder, an identity, how many samples there are, a bound. Gives: records (as read-only memory), or None.
-Promises: a full disk is a `problem`, never a bus error; an entry counts only if its own checksum is right, and it is written after its record; so a process killed at
+Promises: an entry counts only if its own checksum is right, and it is written after its record; so a process killed at
 any point leaves nothing that is read. Records that were there before this process are checked against their checksum
 when they are first read. All packs together never take more than `max_bytes`: the pack that was used least recently is
-removed first, of any identity. No process waits for another one while it reads.
+removed first, of any identity. No process waits for another one while it reads. A full disk is a `problem`,
+never a bus error.
 Not its job: what a record is (records), when one is stored (sample_cache).
 
     folder/lock                  held while packs are added or removed
