@@ -29,6 +29,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from feedline.machine.finalizers import undisturbed
 from feedline.sources.cache_folder import write_all
 
 ENTRY = struct.Struct("<QQQII")
@@ -203,7 +204,13 @@ class _Writer:
         self.descriptor = descriptor
         self.size = size
         self.at = 0
-        self.close = weakref.finalize(self, os.close, descriptor)
+        self.close = weakref.finalize(self, _end, [descriptor])
+
+
+@undisturbed
+def _end(held: list[int]) -> None:
+    if held:  # it may be run again, when the number is that of another file
+        os.close(held.pop())
 
 
 class _Open:

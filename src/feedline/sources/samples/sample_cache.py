@@ -36,6 +36,7 @@ from feedline.datasets import (
 from feedline.datasets.reading import position
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_whole
+from feedline.machine.finalizers import undisturbed
 from feedline.randomness.rng import has_drawn
 from feedline.randomness.states import global_states
 from feedline.sources.samples.identity import identity_of
@@ -219,7 +220,7 @@ class _InUse:
                 if os.fstat(descriptor).st_nlink:
                     break
                 os.close(descriptor)  # it was removed just before it was locked
-        self._end = weakref.finalize(self, _leave, self.folder, descriptor)
+        self._end = weakref.finalize(self, _end, self.folder, [descriptor])
 
     def __getstate__(self) -> Path:
         return self.folder
@@ -229,23 +230,21 @@ class _InUse:
         self._begin()
 
 
-def _leave(folder: Path, descriptor: int) -> None:
+@undisturbed
+def _end(folder: Path, held: list[int]) -> None:
     """Remove the folder unless somebody else uses it. A forked child shares the lock, and so counts as its parent."""
-    own = os.open(folder / "in-use", os.O_RDWR | os.O_CLOEXEC) if (folder / "in-use").exists() else -1
-    os.close(descriptor)
-    if own < 0:
-        return
-    with suppress(BlockingIOError):
+    if held:  # it may be run again, when the number is that of another file
+        os.close(held.pop())
+    with suppress(FileNotFoundError, BlockingIOError), open(folder / "in-use", "rb") as own:
         flock(own, LOCK_EX | LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
-    os.close(own)
 
 
 def _in_memory(dataset: Any, identity: str, count: int, bound: int) -> CachedDataset:
     prefix = f"feedline-{os.getuid()}-"
     for left in SHARED_MEMORY.glob(f"{prefix}*"):  # of processes that were killed
         with suppress(OSError):
-            _leave(left, os.open(left / "in-use", os.O_RDWR | os.O_CLOEXEC))
+            _end(left, [])
     folder = SHARED_MEMORY / f"{prefix}{identity}"
     there = shutil.disk_usage(SHARED_MEMORY)
     if bound == UNBOUNDED:
