@@ -74,6 +74,7 @@ next(iter(feedline.DataLoader(Drawing(10_000), 4, num_workers=2, workers="ray", 
 """
 
 
+@thorough
 def test_a_program_that_is_killed_while_workers_set_up_leaves_no_actor(cluster: Any, tmp_path: Path) -> None:
     text = SETTING_UP.format(here=str(HERE), address=cluster.address, folder=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE) as program:
@@ -123,6 +124,7 @@ except WorkerError as error:
 """
 
 
+@thorough
 def test_the_end_of_ray_within_an_epoch_is_an_error(cluster: Any) -> None:
     text = SHUT_DOWN.format(here=str(HERE), address=cluster.address)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=400)

@@ -140,6 +140,7 @@ def test_a_stream_is_read_on_from_its_place(tmp_path: Path) -> None:
     assert found == run(feedline.DataLoader(Stream(100), 6, seed=3, num_workers=2))
 
 
+@thorough
 def test_a_sample_that_always_kills_is_named_or_left_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -157,6 +158,7 @@ class _Without13(Drawing):
         return super().__getitem__(index)
 
 
+@thorough
 def test_a_crash_leaves_its_stack(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r'(?s)Segmentation fault.*ray_datasets.py", line \d+ in __getitem__'):
         run(feedline.DataLoader(Deadly(40, 13, tmp_path, signal.SIGSEGV), 8, **RAY))

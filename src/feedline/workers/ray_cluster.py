@@ -9,6 +9,7 @@ Not its job: the actors (ray_fleet), what is asked on a machine (ray_node).
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -144,3 +145,14 @@ def _holds(machine: Mapping[str, float], needed: Mapping[str, float]) -> bool:
 
 def _amount(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+
+
+def in_short(error: BaseException) -> str:
+    """Why an actor has ended: Ray's first line, and how the process ended. Ray goes on for half a page.
+
+    >>> in_short(RuntimeError("The actor died.\\nip: 1.2.3.4\\nWorker exit detail: End of file. Some common causes …"))
+    'The actor died (End of file)'
+    """
+    first = str(error).partition("\n")[0].rstrip(".")
+    detail = re.search(r"Worker exit detail: (.*?)\.? Some common causes", str(error), re.DOTALL)
+    return f"{first} ({detail[1]})" if detail else first

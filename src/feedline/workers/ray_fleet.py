@@ -30,7 +30,7 @@ from feedline.errors import WorkerError
 from feedline.messages.progress import IDLE, PLACE, clock
 from feedline.observe.meter import Spent
 from feedline.workers import ray_node, ray_worker
-from feedline.workers.ray_cluster import SEE_ALL, Connection, Home, check_home
+from feedline.workers.ray_cluster import SEE_ALL, Connection, Home, check_home, in_short
 from feedline.workers.ray_lanes import Lanes
 from feedline.workers.ray_members import ClockOffset, Ended, Machine, Member, Reply
 from feedline.workers.ray_worker import Answer
@@ -219,7 +219,7 @@ class Fleet:
         except self._ray.exceptions.RayActorError as error:
             del self._machines[node]
             for member in machine.waiting:
-                self._has_died(member, str(error))
+                self._has_died(member, in_short(error))
             return
         self._start_waiting(machine)
 
@@ -303,7 +303,7 @@ class Fleet:
                 f"a worker could not be set up, because of ray_options['runtime_env']: {error}"
             ) from error
         except self._ray.exceptions.RayError as error:
-            self._has_died(member, str(error))
+            self._has_died(member, in_short(error))
             return None
         if self.members.get(member.number) is not member:
             return None
