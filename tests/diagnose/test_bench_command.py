@@ -74,7 +74,7 @@ def test_without_matplotlib_it_is_said_beforehand_what_to_install(capsys, monkey
     (tmp_path / "data.py").write_text("raise SystemExit('the dataset is not looked at')")
     assert main([command, f"{tmp_path}/data.py:data", "--plot", str(tmp_path / "bars.svg")]) == 2
     said = capsys.readouterr()
-    words = "--plot needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it"
+    words = "a picture needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it"
     assert (said.out, said.err) == ("", f"feedline {command}: {words}\n")
 
 

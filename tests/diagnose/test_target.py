@@ -70,7 +70,7 @@ def test_a_script_whose_name_is_taken(tmp_path: Path) -> None:
         ("nowhere:data", "there is no module 'nowhere'"),
         ("nowhere.deep:data", "there is no module 'nowhere.deep'"),
         ("none.py", "there is no file 'none.py'"),
-        ("training:nothing", "training has no 'nothing'; it has no dataset or loader"),
+        ("training:nothing", "training has no 'nothing'; it has no dataset or loader; name a function that makes one"),
         ("raises:data", "importing raises failed: ZeroDivisionError"),
         ("leaves:data", "importing leaves ended with SystemExit"),
         ("needs:data", "importing needs failed: No module named 'nowhere'"),

@@ -20,6 +20,7 @@ from warm_host import host
 
 import feedline.torch as ours
 from feedline.engine.loop import BatchIterator
+from feedline.errors import OptionError
 from feedline.torch.transfer import Transfer, transferred
 
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
@@ -54,6 +55,12 @@ def test_a_pin_memory_device_is_ignored_with_torchs_warning() -> None:
 def test_the_cpu_as_device_changes_nothing() -> None:
     (batch,) = ours.DataLoader(range(2), batch_size=2, device="cpu")
     assert_same(batch, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_device_that_is_not_there_is_named_with_the_remedy(device: str) -> None:
+    with pytest.raises(OptionError, match=f"device='{device}' cannot be used here: .* Leave device out"):
+        next(iter(ours.DataLoader(range(2), device=device)))
 
 
 # With one that is made up

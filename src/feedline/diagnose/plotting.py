@@ -59,7 +59,7 @@ def check_plot(path: Any) -> str | None:
     """The file of --plot; if it cannot be drawn, that is reported now, and not after minutes of measuring."""
     plot = check_file("--plot", path)
     if plot is not None and find_spec("matplotlib") is None:  # importing it would make every forked worker larger
-        raise OptionError("--plot needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it")
+        raise OptionError("a picture needs matplotlib, which is not installed; pip install 'feedline[plot]' brings it")
     return plot
 
 

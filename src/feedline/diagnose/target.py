@@ -60,7 +60,7 @@ def loaded(target: str) -> Any:
     'ArrayDataset'
     >>> loaded("feedline:Nothing")
     Traceback (most recent call last):
-    feedline.errors.OptionError: feedline has no 'Nothing'; it has no dataset or loader
+    feedline.errors.OptionError: feedline has no 'Nothing'; it has no dataset or loader; name a function that makes one
     """
     source, name = where(target), target.rpartition(":")[2] if ":" in target else ""
     module = _script(source) if source.endswith(".py") or os.sep in source else _module(source)
@@ -71,7 +71,7 @@ def loaded(target: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            others = ", ".join(_candidates(module)) or "no dataset or loader"
+            others = ", ".join(_candidates(module)) or "no dataset or loader; name a function that makes one"
             raise OptionError(f"{source} has no {name!r}; it has {others}") from None
     return found
 

@@ -21,6 +21,7 @@ import torch
 from torch.utils.data import _utils
 
 from feedline.engine.loop import BatchIterator
+from feedline.errors import OptionError
 from feedline.errors.foreign import ask
 from feedline.messages.progress import clock
 from feedline.torch.moving import moved
@@ -81,12 +82,12 @@ class Transferred(Iterator[Any]):
         self._batches = batches
         self._settle = settle
         device = transfer.device
+        self._copier = None if device is None else _copier_to(device)
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
         # The thread ends when this object is collected (it holds the executor weakly). Waiting could take forever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
-        self._copier = None if device is None else DeviceCopier(device)
         self._ahead: Callable[[], Any] | None = None
         self.samples_given: int | None = None
         """The number of samples in the latest batch, if it is known."""
@@ -155,6 +156,17 @@ class _Later(NamedTuple):
     """An object that moves with its own `to` method."""
 
     value: Any
+
+
+def _copier_to(device: torch.device) -> DeviceCopier:
+    """A copier, or an error that names the option: torch's own ("Stream requires CUDA support") does not."""
+    try:
+        return DeviceCopier(device)
+    except Exception as error:
+        raise OptionError(
+            f"device={str(device)!r} cannot be used here: {error}. Leave device out, or use a torch and a machine "
+            "where torch.accelerator.is_available() is True"
+        ) from error
 
 
 class DeviceCopier:
