@@ -98,6 +98,36 @@ def test_the_kind_follows_from_the_data(tmp_path):
     assert DataLoader(range(3), 2).draw(path, labels=["a", "b", "a"]) == "classes"
 
 
+class Drawn(feedline.RandomSampler):
+    """A user's sampler that draws from a generator of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(20, seed=1)
+        self.generator = np.random.default_rng(3)
+
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        return self.generator.permutation(20)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_users_sampler_of_our_class_is_not_asked(tmp_path, shared):
+    own = Drawn()
+    before = own.generator.bit_generator.state
+    loader = DataLoader(np.arange(20), 4, sampler=feedline.DistributedSampler(own, 2, 1) if shared else own)
+    with pytest.raises(OptionError, match="not known before it begins"):
+        loader.draw(tmp_path / "picture.svg")
+    assert own.generator.bit_generator.state == before
+
+
+def test_an_epoch_that_the_sampler_was_told(tmp_path):
+    sampler = feedline.DistributedSampler(feedline.RandomSampler(20, seed=1), 2, 1)
+    loader = DataLoader(np.arange(20), 4, sampler=sampler)
+    for epoch in (7, 8):
+        sampler.set_epoch(epoch)
+        found = coming(loader)
+        assert (found.epoch, found.order.tolist()) == (epoch, np.concatenate(list(loader)).tolist())
+
+
 @pytest.mark.parametrize(
     ("make", "given", "words"),
     [

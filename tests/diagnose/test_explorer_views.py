@@ -286,6 +286,53 @@ def test_a_trace_and_a_report_of_one_run_show_the_same(explorer, go, files):
     assert found["trace"]["whatIf"] == pytest.approx(epoch.waiting_share)
 
 
+def recorded(fetches: list[tuple[int, int, int]], given: list[int]) -> str:
+    """A trace: (worker, batch, samples) of each fetch, 9 µs a sample, and the batches that the loop was given."""
+    events: list[dict[str, Any]] = []
+    for worker, batch, samples in fetches:
+        args = {"batch": batch, "epoch": 0}
+        events.append({"name": "fetch", "ph": "X", "tid": worker, "ts": 0, "dur": 9 * samples, "args": args})
+        for number in range(samples):
+            one = {"name": "sample", "ph": "X", "tid": worker, "ts": 0, "dur": 9, "args": {"index": str(number)}}
+            events.append(one)
+        events.append({"name": "collate", "ph": "X", "tid": worker, "ts": 0, "dur": 2, "args": args})
+    for batch in given:
+        args = {"batch": batch, "epoch": 0}
+        events.append({"name": "wait", "ph": "X", "tid": 0, "ts": 50 * batch, "dur": 30, "args": args})
+    return json.dumps({"traceEvents": events})
+
+
+def test_a_divided_batch_is_one_batch_and_only_what_was_delivered_is_simulated(explorer, go):
+    content = recorded([(1, 0, 2), (2, 0, 3), (1, 1, 5), (2, 2, 5)], given=[0, 1])
+    go("run")
+    drop(explorer, "run.json", content)
+    assert cards(explorer)["batches"] == "2"
+    fit = explorer.js(f"feedline.runs.fitted(feedline.runs.parse({json.dumps(content)}))")
+    assert (fit["batches"], fit["collate"]) == ([[9] * 5, [9] * 5], 3)
+    drop(explorer, "run.json", recorded([(1, 3, 2)], given=[0]))
+    assert "nothing was recorded" in text(explorer, "[role=alert]")
+    drop(explorer, "run.json", content.replace('"dur": 9,', '"dur": 1e308,'))
+    assert "is not a number" in text(explorer, "[role=alert]"), "and the page does not compute for ever"
+
+
+def test_answers_at_the_edges_are_true(explorer, go):
+    def answer(number: int) -> str:
+        return explorer.js(f"document.querySelectorAll('#view details p')[{number}].textContent")
+
+    go("batching", n=100, b=1)
+    assert "each has a single sample" in answer(1)
+    go("batching", n=10, b=16)
+    assert answer(2).startswith("Yes: all 10 samples")
+    go("batching", n=10, b=16, drop_last=1)
+    assert answer(2).startswith("There is no batch")
+    go("samplers", counts="98,2", b=64)
+    assert f"none with a probability of {36 * 35 / (100 * 99):.0%}".replace("%", " %") in answer(0)
+    go("samplers", counts="3,2", b=1024)
+    assert "a random batch of 5 has 2 of it" in answer(0)
+    go("timeline", mean=24, spread=0, batches=100)
+    assert "Not even 16 workers bring that to 5 %; with 32 it waits" in answer(0)
+
+
 def test_what_a_file_says_cannot_become_markup(explorer, go):
     evil = '<img src=x onerror="window.hurt = 1"></script><script>window.hurt = 1</script>'
     args = {"batch": 0, "epoch": 0}

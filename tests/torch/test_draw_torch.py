@@ -59,3 +59,32 @@ def test_what_is_not_known_is_not_drawn(tmp_path):
             loader.draw(tmp_path / "a.svg")
     with pytest.raises(OptionError, match="epoch must be left out"):
         DataLoader(range(8), shuffle=True).draw(tmp_path / "a.svg", epoch=3)
+
+
+@pytest.mark.parametrize("kind", [DataLoader, TorchLoader])
+def test_our_samplers_in_any_epoch(kind, tmp_path):
+    def stands(loader: Any, epoch: int) -> None:
+        found = coming(loader)
+        assert (found.epoch, found.order.tolist()) == (epoch, torch.cat(list(loader)).tolist())
+
+    shuffled = feedline.RandomSampler(range(20), seed=3)
+    sampler = feedline.DistributedSampler(shuffled, 2, 1)
+    batches = feedline.StratifiedBatchSampler([0, 1] * 10, 4, seed=2)
+    for given in ({"batch_size": 4, "sampler": shuffled}, {"batch_sampler": batches}):
+        loader = kind(range(20), **given)
+        stands(loader, 0)
+        stands(loader, 1)
+    loader = kind(range(20), 4, sampler=sampler)
+    sampler.set_epoch(7)
+    stands(loader, 7)
+    sampler.set_epoch(8)
+    stands(loader, 8)
+    with pytest.raises(OptionError, match="epoch must be left out"):
+        coming(loader, 3)
+
+
+def test_torchs_loader_counts_no_epochs():
+    assert coming(TorchLoader(range(8), shuffle=True)).epoch is None
+    batches = feedline.StratifiedBatchSampler([0, 1] * 10, 4, seed=2)
+    with pytest.raises(OptionError, match="more than once"):
+        coming(TorchLoader(range(20), batch_sampler=batches, num_workers=1))

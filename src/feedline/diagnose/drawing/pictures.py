@@ -109,7 +109,7 @@ def thumbnails(coming: Coming, samples: Sequence[tuple[Any, Any]]) -> Figure:
 
 def _name(axes: Axes, coming: Coming, shown: int, note: str) -> None:
     total = f"{len(coming.batches):,}{' and more' if coming.cut else ''}"
-    which = f"epoch {coming.epoch}: {total} batches"
+    which = f"{'next epoch' if coming.epoch is None else f'epoch {coming.epoch}'}: {total} batches"
     if shown < len(coming.batches):
         which += f", the first {shown}"
     axes.set_title(which, fontsize="small", color=FAINT)

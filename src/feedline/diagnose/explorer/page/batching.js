@@ -58,7 +58,7 @@ function show(state) {
         ? `${counted(state.n, "sample")} fill ${counted(found.down, "batch", "batches")} of ${number(state.b)}, and ${counted(found.rest, "sample")} remain. Without drop_last they are one more batch (${number(found.up)} in all); with it that batch is dropped, so an epoch sees ${percent(found.rest / state.n)} less. ` + (state.shuffle ? "With shuffling it is other samples in each epoch." : "Without shuffling it is the same samples in every epoch: they would never be seen.")
         : `None: ${number(state.n)} is a multiple of ${number(state.b)}, so every batch is full, and drop_last changes nothing.`],
       ["What does the last batch do to batch norm?", lastBatch(state, found)],
-      ["Does the next epoch have the same batches?", together === null
+      ["Does the next epoch have the same batches?", !found.batches ? "There is no batch in any epoch: drop_last drops the only one." : state.b >= state.n ? `Yes: all ${counted(state.n, "sample")} are in its only batch` + (state.shuffle ? ", in the order that follows from seed and epoch." : ".") : together === null
         ? "Yes, without shuffling every epoch has the same batches in the same order, and what follows what is learnt with the rest."
         : `No: of the ${counted(together.size, "sample")} of this epoch's first batch, ${number(together.again)} ${together.again === 1 ? "is" : "are"} in the first batch of epoch ${state.epoch + 1}. The order is a function of seed and epoch: the same two numbers give the same batches, with any number of workers.`],
     ],
@@ -68,7 +68,8 @@ function show(state) {
 
 function lastBatch(state, found) {
   if (!found.batches) return `There is no batch at all: drop_last drops the only one, of ${counted(found.rest, "sample")}.`;
-  if (found.last === 1 && state.b > 1) return "It has a single sample: its variance is 0, and torch raises “Expected more than 1 value per channel when training”. feedline warns of it. Use drop_last=True, or another batch size.";
+  if (state.b === 1) return "It is like all others: each has a single sample, whose variance is 0. Batch norm needs a larger batch size.";
+  if (found.last === 1) return "It has a single sample: its variance is 0, and torch raises “Expected more than 1 value per channel when training”. feedline warns of it. Use drop_last=True, or another batch size.";
   if (found.last < state.b) return `It has ${counted(found.last, "sample")} instead of ${number(state.b)}: its means are ${number(Math.sqrt(state.b / found.last))} times as noisy, and its step counts as much as any other, so each of its samples weighs ${number(state.b / found.last)} times as much.`;
   return `Nothing: it is full, like all others, with ${counted(found.last, "sample")}.`;
 }

@@ -39,7 +39,7 @@ export function model(state, data) {
   if (!kept.run && data.run && !kept.error) { kept.run = fromTrace(data.run.trace); kept.name = data.run.name; }
   if (!kept.run) return { error: kept.error };
   const fit = fitted(kept.run);
-  return { batches: kept.run.made.length, waiting: fit.waitingShare, step: fit.step, collate: fit.collate, slowest: slowest(kept.run),
+  return { batches: kept.run.given.length, waiting: fit.waitingShare, step: fit.step, collate: fit.collate, slowest: slowest(kept.run),
     whatIf: whatIf(kept.run, state.workers, state.prefetch).waitingShare, shares: COUNTS.map(count => whatIf(kept.run, count, state.prefetch).waitingShare) };
 }
 

@@ -7,7 +7,7 @@ const MOST = 20000;
 export class Damaged extends Error {}
 
 const fine = (value, what) => {
-  if (typeof value !== "number" || !Number.isFinite(value)) throw new Damaged(`the file is damaged: ${what} is not a number`);
+  if (typeof value !== "number" || !(Math.abs(value) <= Number.MAX_SAFE_INTEGER)) throw new Damaged(`the file is damaged: ${what} is not a number`);
   return value;
 };
 const list = (value, what) => {
@@ -78,8 +78,23 @@ function fromReport({ rows, made, given }) {
   return whole(names, spans, batches, delivered);
 }
 
-function whole(names, spans, made, given) {
-  if (!made.length || !given.length) throw new Damaged("nothing was recorded in this file: no batch was made, or none was delivered");
+const keyOf = one => one.epoch + " " + one.seq;
+
+// A batch that several workers made was recorded in pieces.
+function joined(pieces) {
+  const batches = new Map();
+  for (const piece of pieces) {
+    const batch = batches.get(keyOf(piece));
+    if (!batch) { batches.set(keyOf(piece), piece); continue; }
+    for (const name of ["samples", "indices"]) for (const one of piece[name]) batch[name].push(one);
+    batch.fetch += piece.fetch; batch.collate += piece.collate;
+  }
+  return [...batches.values()];
+}
+
+function whole(names, spans, pieces, given) {
+  const delivered = new Set(given.map(keyOf)), made = joined(pieces).filter(one => delivered.has(keyOf(one)));
+  if (!made.length) throw new Damaged("nothing was recorded in this file: no batch was made, or none was delivered");
   const rows = [...new Set(spans.map(span => span.row))].sort((one, other) => one - other);
   return { rows: rows.map(row => names.get(row) || "row " + row), numbers: rows, spans, made, given };
 }
@@ -89,11 +104,11 @@ const median = values => {
   return !sorted.length ? 0 : sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 };
 
-// What the simulator needs, of the epoch with the most batches.
+// What the simulator needs, of the epoch with the most batches that were both made and delivered while it was recorded.
 export function fitted(run) {
   const counts = new Map();
-  for (const one of run.given) counts.set(one.epoch, (counts.get(one.epoch) || 0) + 1);
-  let epoch = run.given[0].epoch;
+  for (const one of run.made) counts.set(one.epoch, (counts.get(one.epoch) || 0) + 1);
+  let epoch = run.made[0].epoch;
   for (const [each, count] of counts) if (count > counts.get(epoch)) epoch = each;
   const given = run.given.filter(one => one.epoch === epoch).slice(0, 2000), made = run.made.filter(one => one.epoch === epoch).sort((one, other) => one.seq - other.seq).slice(0, 2000);
   const steps = given.slice(1).map((one, at) => one.asked - given[at].gave), waited = given.reduce((sum, one) => sum + one.gave - one.asked, 0);

@@ -73,9 +73,16 @@ function bars(shares, rank) {
     shares.length > SHOWN ? h("p", { class: "small" }, `the first ${SHOWN} of ${number(shares.length)} batches`) : null);
 }
 
+// The chance that `size` of n samples, each once, have none of `rare` ones.
+export function lacking(n, rare, size) {
+  let chance = 1;
+  for (let i = 0; i < size; i++) chance *= Math.max(0, n - rare - i) / (n - i);
+  return chance;
+}
+
 function show(state) {
   const found = model(state), { counts, codes } = classesOf(state), n = codes.length, rare = counts[found.rare] / n;
-  const blind = (1 - rare) ** state.b, stratified = state.sampler === "stratified";
+  const size = Math.min(state.b, n), blind = lacking(n, counts[found.rare], size), stratified = state.sampler === "stratified";
   const names = Object.fromEntries(counts.map((count, code) => ["l" + code, `class ${code} (${number(count)})`]));
   return {
     numbers: found,
@@ -85,9 +92,9 @@ function show(state) {
     }), legend(names), found.shares.slice(0, 4).map(bars), state.ranks > 4 ? h("p", { class: "small" }, `the first 4 of ${state.ranks} ranks`) : null,
     table(["rank", "batches", ...counts.map((_, code) => "class " + code)], found.seen.map((seen, rank) => [rank, number(found.shares[rank].length), ...seen.map(one => number(one))]), counts.length + 1)],
     questions: [
-      ["How often does a batch lack the rare class, and what would chance give?", `Here ${percent(found.without)} of the batches have none of class ${found.rare}. It is ${percent(rare)} of the data, so a random batch of ${state.b} has ${number(rare * state.b)} of it on average, and none with a probability of about ${percent(blind)}. ` + (stratified ? "Stratified batches always have it." : "A stratified sampler puts it into every batch; a weighted one makes it as frequent as any other class.")],
+      ["How often does a batch lack the rare class, and what would chance give?", `Here ${percent(found.without)} of the batches have none of class ${found.rare}. It is ${percent(rare)} of the data, so a random batch of ${size} has ${number(rare * size)} of it on average, and none with a probability of ${percent(blind)}. ` + (stratified ? "Stratified batches always have it." : "A stratified sampler puts it into every batch; a weighted one makes it as frequent as any other class.")],
       ["What is seen twice, and what never?", found.twice || found.never
-        ? `${counted(found.twice, "sample comes", "samples come")} more than once and ${number(found.never)} ${found.never === 1 ? "does" : "do"} not come in this epoch. ` + (state.sampler === "weighted" || state.sampler === "replacement" ? "Draws with replacement are independent of each other: even uniform ones leave about 37 % of a dataset unseen in an epoch." : stratified ? "Rare classes are repeated, to be in each batch" + (state.share === "equal" ? "; of a frequent class each epoch takes the next part." : ".") : `The ${number(n)} samples cannot be divided evenly among ${state.ranks} ranks: "${state.uneven}" ${state.uneven === "drop" ? "leaves the last out" : "repeats the first"}.`)
+        ? `${counted(found.twice, "sample comes", "samples come")} more than once and ${number(found.never)} ${found.never === 1 ? "does" : "do"} not come in this epoch. ` + (state.sampler === "weighted" || state.sampler === "replacement" ? "Draws with replacement are independent of each other: even uniform ones leave about 37 % of a dataset unseen in an epoch." : stratified ? "Samples of a class that is too small for all batches are repeated, to be in each of them" + (state.share === "equal" ? "; of a frequent class each epoch takes the next part." : ".") + (state.ranks > 1 && state.uneven !== "exact" ? ` Batches that cannot be divided evenly among the ranks are ${state.uneven === "drop" ? "left out" : "filled up with the first ones"}.` : "") : `The ${number(n)} samples cannot be divided evenly among ${state.ranks} ranks: "${state.uneven}" ${state.uneven === "drop" ? "leaves the last out" : "repeats the first"}.`)
         : "Nothing: each sample comes exactly once, over all ranks together."],
       ["Which rank sees what?", state.ranks === 1 ? "There is one rank, which sees everything. Give more ranks: together they see what one would have seen." : stratified
         ? `Of each ${state.ranks} batches in a row, rank r takes the one at place r, so each batch is stratified on every rank.`
