@@ -83,6 +83,22 @@ def test_a_batch_is_read_and_the_users_generators_are_left_alone(tmp_path):
     assert svg.count("<image") == 8
 
 
+class Texts(Pictures):
+    """Texts of which an augmentation with global generators leaves a part."""
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        self.reads += 1
+        return np.zeros(1 + random.randrange(9) + np.random.randint(9))
+
+
+def test_lengths_are_read_once_and_the_users_generators_are_left_alone(tmp_path):
+    data = Texts()
+    before = random.getstate(), np.random.get_state()[1].tolist(), np.random.get_state()[2]
+    assert DataLoader(data, 8).draw(tmp_path / "padding.svg", "padding") == "padding"
+    assert (random.getstate(), np.random.get_state()[1].tolist(), np.random.get_state()[2]) == before
+    assert data.reads == 100
+
+
 def test_the_kind_follows_from_the_data(tmp_path):
     path = tmp_path / "picture.svg"
     assert DataLoader(Pictures(), 8).draw(path) == "classes"
@@ -138,6 +154,7 @@ def test_an_epoch_that_the_sampler_was_told(tmp_path):
         (lambda: DataLoader(range(4)), {"kind": "sources"}, "no Mixture but a range"),
         (lambda: DataLoader(range(4)), {"kind": "batch"}, "has no image"),
         (lambda: DataLoader(range(4)), {"kind": "padding", "lengths": [0.5] * 4}, "whole numbers"),
+        (lambda: DataLoader(range(4)), {"kind": "padding", "lengths": [-1] * 4}, "whole numbers"),
         (lambda: DataLoader(iter([1, 2])), {}, "stream"),
         (lambda: DataLoader(range(4), sampler=[3, 1]), {}, "not known before it begins"),
         (lambda: DataLoader(range(4), 8, drop_last=True), {}, "no batch"),

@@ -106,8 +106,8 @@ def _tasks_of_torchs(loader: Any, own: Any, epoch: int | None, number: int) -> A
         )
     if own is not None and own is loader._index_sampler and loader.num_workers and not _counts(loader):
         raise OptionError(
-            f"torch's loader asks {type(own).__name__} for its order more than once when it starts workers, so it is not "
-            "known which epoch comes: use feedline.torch's loader, which counts epochs"
+            f"torch's loader asks {type(own).__name__} for its order more than once when it starts workers, so it is "
+            "not known which epoch comes: use feedline.torch's loader, which counts epochs"
         )
     orders: Any = importlib.import_module("feedline.torch.orders")
     if (plan := orders.own_plan(loader._index_sampler, loader._auto_collation, 0)) is not None:

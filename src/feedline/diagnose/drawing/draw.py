@@ -9,12 +9,12 @@ Not its job: how pictures look (pictures), the plan (coming_epoch).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feedline.datasets import IntArray, Mixture, classes_of
+from feedline.datasets import ArrayDataset, IntArray, Mixture, classes_of
 from feedline.diagnose.doctor.patient import COLUMNS
 from feedline.diagnose.drawing import pictures
 from feedline.diagnose.drawing.coming_epoch import Coming, coming
@@ -104,10 +104,32 @@ def _sources(coming: Coming, labels: Any, lengths: Any) -> Figure:
 
 
 def _padding(coming: Coming, labels: Any, lengths: Any) -> Figure:
-    found: IntArray = lengths_of(coming.dataset) if lengths is None else np.asarray(_column(coming, lengths, "lengths"))
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise OptionError("lengths must be whole numbers, one for each sample")
+    column = _lengths_read(coming.dataset) if lengths is None else _column(coming, lengths, "lengths")
+    found: IntArray = np.asarray(column)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (found < 0).any():
+        raise OptionError("lengths must be whole numbers from 0, one for each sample")
     return pictures.padding_of_batches(coming, found)
+
+
+def _lengths_read(dataset: Any) -> IntArray:
+    """A column is asked for; else each sample is read by a loader of ours, which leaves the user's generators alone."""
+    if isinstance(dataset, ArrayDataset):
+        return lengths_of(dataset)
+    with seeded_loader(front_for(dataset, False), dataset, 0, batch_size=1, collate_fn=_as_they_are) as reader:
+        return lengths_of(_InTurn(iter(reader), len(dataset)))
+
+
+class _InTurn:
+    """The samples of batches of one, for who asks for one after the other."""
+
+    def __init__(self, batches: Iterator[list[Any]], length: int) -> None:
+        self._batches, self._length = batches, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        return next(self._batches)[0]
 
 
 def _order(coming: Coming, labels: Any, lengths: Any) -> Figure:
