@@ -2,7 +2,7 @@
 import { cards, counted, h, number, percent, table, time } from "./dom.js";
 import { simulate } from "./engine.js";
 import { gantt, KINDS } from "./gantt.js";
-import { Damaged, fitted, fromTrace, parse, slowest } from "./runs.js";
+import { Damaged, FITTED, fitted, fromTrace, parse, slowest, SPANS } from "./runs.js";
 
 const COUNTS = [0, 1, 2, 4, 8, 16], BUSY = 0.05;
 const kept = { run: null, name: "", error: "", reads: 0 };
@@ -71,7 +71,7 @@ function show(state, data, again) {
   return {
     numbers: found,
     drawing: [place(again), h("p", {}, h("b", {}, kept.name)),
-      h("p", { id: "verdict", class: busy ? "good" : "slow" }, busy ? `The loader keeps up: the loop waited ${percent(fit.waitingShare)} of its time (epoch ${fit.epoch}).` : `The loader is the bottleneck: the loop waited ${percent(fit.waitingShare)} of its time (epoch ${fit.epoch}).`, h("br"), `Simulated with the same costs, ${instead}.`),
+      h("p", { id: "verdict", class: busy ? "good" : "slow" }, busy ? `The loader keeps up: the loop waited ${percent(fit.waitingShare)} of its time (epoch ${fit.epoch}).` : `The loader is the bottleneck: the loop waited ${percent(fit.waitingShare)} of its time (epoch ${fit.epoch}).`, h("br"), `Simulated with the same costs, ${instead}.`, fit.isPart ? ` Both are of the first ${number(FITTED)} batches of that epoch.` : "", kept.run.spans.length >= SPANS ? ` The file holds more than ${number(SPANS)} spans; what comes after them is left out.` : ""),
       cards({ "batches": number(found.batches), "the loop waited": percent(found.waiting), "a step": time(found.step), "collating": time(found.collate), [`waiting, ${counted(state.workers, "worker")}`]: percent(found.whatIf) }),
       gantt(rows, end, KINDS, "the recorded run"),
       h("h2", {}, "What if"), table(["workers", "the loop would wait"], COUNTS.map((count, place) => [number(count), percent(found.shares[place])]), 2),

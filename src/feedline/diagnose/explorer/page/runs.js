@@ -3,6 +3,7 @@
 // given: [{ epoch, seq, asked, gave }] }, in microseconds.
 
 const MOST = 20000;
+export const FITTED = 2000, SPANS = 4 * MOST;
 
 export class Damaged extends Error {}
 
@@ -39,7 +40,7 @@ export function fromTrace(events) {
       if (batch) { batch.samples.push(took); batch.indices.push(short(args.index)); }
       continue;
     }
-    if (spans.length >= 4 * MOST) continue;
+    if (spans.length >= SPANS) continue;
     spans.push({ row, start, end, kind: name, batch: fine(args.batch, "a batch") });
     if (name === "fetch") {
       const batch = { epoch: fine(args.epoch, "an epoch"), seq: args.batch, fetch: took, collate: 0, samples: [], indices: [] };
@@ -110,11 +111,11 @@ export function fitted(run) {
   for (const one of run.made) counts.set(one.epoch, (counts.get(one.epoch) || 0) + 1);
   let epoch = run.made[0].epoch;
   for (const [each, count] of counts) if (count > counts.get(epoch)) epoch = each;
-  const given = run.given.filter(one => one.epoch === epoch).slice(0, 2000), made = run.made.filter(one => one.epoch === epoch).sort((one, other) => one.seq - other.seq).slice(0, 2000);
+  const all = run.given.filter(one => one.epoch === epoch), given = all.slice(0, FITTED), made = run.made.filter(one => one.epoch === epoch).sort((one, other) => one.seq - other.seq).slice(0, FITTED);
   const steps = given.slice(1).map((one, at) => one.asked - given[at].gave), waited = given.reduce((sum, one) => sum + one.gave - one.asked, 0);
   const length = given[given.length - 1].gave - given[0].asked;
   const batches = made.map(one => (one.samples.length ? one.samples : [one.fetch]).map(Math.round));
-  return { epoch, batches, collate: Math.round(median(made.map(one => one.collate))), step: Math.round(median(steps)), waited, length, waitingShare: length ? waited / length : 0 };
+  return { epoch, isPart: all.length > FITTED, batches, collate: Math.round(median(made.map(one => one.collate))), step: Math.round(median(steps)), waited, length, waitingShare: length ? waited / length : 0 };
 }
 
 export function slowest(run, many = 10) {
