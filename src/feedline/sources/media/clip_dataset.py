@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,19 @@ class ClipDataset(Dataset[Any]):
     def __repr__(self) -> str:
         pieces = "" if self._ends is None else f", {counted(len(self), 'piece')}"
         return f"{type(self).__name__}({counted(len(self.paths), 'file')}{pieces})"
+
+
+def count_of(length: float, seconds: float, every: float, pad: bool) -> int:
+    """How many pieces of `seconds` begin `every` seconds after one another in a file of that length.
+
+    >>> count_of(2.5, 1.0, 0.5, pad=False), count_of(2.5, 1.0, 0.5, pad=True), count_of(0.5, 1.0, 0.5, pad=False)
+    (4, 4, 0)
+    >>> count_of(2.6, 1.0, 0.5, pad=True), count_of(0.5, 1.0, 0.5, pad=True)
+    (5, 1)
+    """
+    over = (length - seconds) / every + 1e-6  # a frame is longer than a millionth of a distance
+    whole = floor(over) + 1 if over >= 0 else 0  # of a film that is too short, over is minus infinity
+    if pad and length > 0:
+        covered = (whole - 1) * every + seconds if whole else 0.0
+        return whole + (length > covered + 1e-6 and whole * every < length)
+    return whole

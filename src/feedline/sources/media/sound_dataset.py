@@ -9,7 +9,6 @@ Not its job: reading a window (sound_window).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import floor
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from feedline.errors import OptionError, SourceError
 from feedline.errors.checks import check_positive
 from feedline.sources.decoding.sound import Sound
 from feedline.sources.given import PathLike
-from feedline.sources.media.clip_dataset import ClipDataset
+from feedline.sources.media.clip_dataset import ClipDataset, count_of
 from feedline.sources.media.sound_window import SUFFIXES, SoundWindow
 from feedline.sources.places import FilePlace
 
@@ -76,19 +75,3 @@ class SoundDataset(ClipDataset):
 
     def _read(self, source: str, file: int, start: float | None) -> Sound:
         return self.window.read(source, self._place, 0.0 if self.window.seconds is None else start)
-
-
-def count_of(length: float, seconds: float, every: float, pad: bool) -> int:
-    """How many pieces of `seconds` begin `every` seconds after one another in a file of that length.
-
-    >>> count_of(2.5, 1.0, 0.5, pad=False), count_of(2.5, 1.0, 0.5, pad=True), count_of(0.5, 1.0, 0.5, pad=False)
-    (4, 4, 0)
-    >>> count_of(2.6, 1.0, 0.5, pad=True), count_of(0.5, 1.0, 0.5, pad=True)
-    (5, 1)
-    """
-    over = (length - seconds) / every + 1e-6  # a frame is longer than a millionth of a distance
-    whole = floor(over) + 1 if over >= 0 else 0  # of a film that is too short, over is minus infinity
-    if pad and length > 0:
-        covered = (whole - 1) * every + seconds if whole else 0.0
-        return whole + (length > covered + 1e-6 and whole * every < length)
-    return whole

@@ -19,8 +19,7 @@ from feedline.errors import SourceError
 from feedline.errors.checks import check_file, check_positive
 from feedline.sources.decoding.by_suffix import MAX_PIXELS
 from feedline.sources.given import PathLike
-from feedline.sources.media.clip_dataset import ClipDataset
-from feedline.sources.media.sound_dataset import count_of
+from feedline.sources.media.clip_dataset import ClipDataset, count_of
 from feedline.sources.media.video_clip import SUFFIXES, VideoClip
 from feedline.sources.media.video_index import NONE, UNKNOWN, Frames, Stamp, index_of
 from feedline.sources.places import FilePlace
