@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing import forkserver
 
 import pytest
 from hypothesis import HealthCheck, settings
 from kinds import ALL_TESTS, few
-from leaving import keep_what_multiprocessing_keeps, leftovers
+from leaving import keep_what_multiprocessing_keeps, leftovers, segments
 from warm_host import stop_hosts
 
 from feedline.arena import ordinary
@@ -39,6 +42,36 @@ settings.register_profile(
 settings.load_profile("feedline")
 
 
+HANGS = 660
+"""A test that takes so many seconds hangs: it is red, with all stacks. On one CPU the longest takes a minute."""
+hanging_is_told_to = -1
+watched_since = -float(HANGS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global hanging_is_told_to
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        hanging_is_told_to = os.dup(2)
+
+
+def pytest_runtest_logstart() -> None:
+    """As pytest's `faulthandler_timeout`, which starts and joins a thread for each test: 10 ms on a busy CPU."""
+    global watched_since
+    if time.monotonic() - watched_since > 60:
+        watched_since = time.monotonic()
+        faulthandler.dump_traceback_later(HANGS, exit=True, file=hanging_is_told_to)
+
+
+def pytest_exception_interact() -> None:
+    """pytest has cancelled it, because somebody may debug the failure now."""
+    global watched_since
+    watched_since = -float(HANGS)
+
+
+def pytest_unconfigure() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is marked `thorough` takes long and says little that the others do not: `make test-all` runs it."""
     if ALL_TESTS:
@@ -50,13 +83,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="module", autouse=True)
-def what_was_imported_stays() -> None:
+def what_was_imported_stays() -> Iterator[None]:
     """The collector need not look at it after every test: with torch and Lightning that takes a tenth of a second.
     What has been freed goes back to the system: a fork copies the page tables of all the memory that a process has."""
     gc.collect()
     gc.freeze()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # only glibc has it
         trim(0)
+    yield
+    assert mappings or not segments(), "a test left memory mapped of which nothing knows any more"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,14 +114,9 @@ def servers_have_imported_what_tests_import() -> None:
         server.set_forkserver_preload(["feedline.workers.undisturbed", *modules, *imported])
 
 
-told_of: set[str] = set()
-"""What earlier tests have left behind."""
-
-
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    # The kernel's list of mappings takes longer than all else: before a test it is read only where there may be some.
-    here, before = set(threading.enumerate()), leftovers(segments_too=bool(mappings or told_of))
+    here, before = set(threading.enumerate()), leftovers(segments_too=bool(mappings))
     yield
     gc.collect()
     left = since(before)
@@ -99,12 +129,12 @@ def nothing_left_behind() -> Iterator[None]:
             thread.join(0.2)
         gc.collect()
         left = since(before)
-    told_of.update(*left.values())
     assert not left, f"the test left behind: {left}"
 
 
 def since(before: dict[str, set[str]]) -> dict[str, list[str]]:
-    after = leftovers()
+    # The kernel's list of mappings takes longer than all else: it is read where there may be some, and after each file.
+    after = leftovers(segments_too=bool(mappings))
     return {kind: sorted(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]}
 
 
