@@ -133,14 +133,8 @@ def test_the_recipe_for_several_gpus_runs_on_two_ranks(tmp_path):
         held.bind(("127.0.0.1", 0))
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]), "WORLD_SIZE": "2"}
     own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]  # what torchrun says
-    commands = [
-        [
-            "-W",
-            "error",
-            "-c",
-            f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('train.py', run_name='__main__')",
-        ]
-    ] * 2
+    code = f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('train.py', run_name='__main__')"
+    commands = [[*STRICT, "-c", code]] * 2
     first, second = run_ranks(training_host(), commands, [{**os.environ, **meeting, **each} for each in own])
     assert first.stdout.splitlines() == printed_on("recipe-image-folder.md")
     assert second.stdout == ""

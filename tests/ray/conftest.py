@@ -18,6 +18,8 @@ LONG = 300
 def pytest_configure(config: pytest.Config) -> None:
     """On a busy machine actors have taken more than half a minute to start, and then the loop says so."""
     config.addinivalue_line("filterwarnings", "ignore:the loop has been waiting for a batch:UserWarning")
+    # On a machine with one CPU torch warns of a second worker. Tests compare with two local ones all the same.
+    config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create 2 worker processes:UserWarning")
 
 
 @pytest.fixture(scope="session", autouse=True)

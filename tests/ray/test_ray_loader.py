@@ -210,6 +210,13 @@ def test_the_options_that_do_not_fit_are_named() -> None:
         list(feedline.DataLoader(range(4), ray_options={"num_cups": 3}, **RAY))
 
 
+@pytest.mark.filterwarnings("error:This DataLoader will create")
+def test_torch_does_not_count_this_machines_cpus_for_workers_elsewhere() -> None:
+    feedline.torch.DataLoader(range(4), num_workers=1000, workers="ray")
+    with pytest.raises(UserWarning, match="suggested max number of worker"):
+        feedline.torch.DataLoader(range(4), num_workers=1000)
+
+
 def test_what_cannot_travel_is_named() -> None:
     class Locked(Drawing):
         def __init__(self) -> None:

@@ -148,6 +148,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
             "collate_fn": check_collate(collate, collate_fn, compose),
         }
         own = check_own(given, streams(dataset))
+        vars(self)["_workers_elsewhere"] = workers == "ray"
         super().__init__(**{name: given[name] for name in TORCHS} | batching(given, streams(dataset)))
         self._feedline = Engine(own)
         for name, value in vars(own).items():
@@ -158,6 +159,11 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         if name == "_iterator" and value is None and "_feedline" in self.__dict__:
             # Lightning and others end torch's persistent workers in this way; the next iteration starts new ones.
             self._feedline.forget()
+
+    def check_worker_number_rationality(self) -> None:
+        """Torch's advice counts the CPUs of this machine, which says nothing of workers on a cluster."""
+        if not self._workers_elsewhere:
+            super().check_worker_number_rationality()
 
     @property
     def _index_sampler(self) -> Any:  # torch's own asks it for indices; this engine takes a rank's rows afterwards
