@@ -11,7 +11,6 @@ import subprocess
 import sys
 import warnings
 from collections import namedtuple
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
-from feedline.sources import FilesDataset, ParquetDataset, SoundDataset, TarDataset
+from feedline.sources import FilesDataset, ParquetDataset, SoundDataset
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import ENTRY, PackFolder
 from feedline.sources.samples.records import gather, pack, unpack
@@ -584,79 +583,3 @@ def test_an_async_dataset_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match="async"):
         cached(Remote(tmp_path), tmp_path)
-
-
-# --- written ahead ---
-
-
-def rows(number: int) -> dict[str, Any]:
-    return {"x": np.arange(4, dtype=np.float32) + number, "label": number, "name": f"n{number}"}
-
-
-class Rows(Decoding):
-    fail_at = -1
-
-    def __getitem__(self, index: int) -> Any:
-        super().__getitem__(index)
-        if index == Rows.fail_at:
-            raise KeyboardInterrupt
-        return rows(index)
-
-
-@pytest.fixture
-def fails_at() -> Iterator[Any]:
-    yield lambda number: setattr(Rows, "fail_at", number)
-    Rows.fail_at = -1
-
-
-@pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any, format: str, threads: int) -> None:
-    data, out = Rows(tmp_path / "read", 200), tmp_path / "out"
-    options: dict[str, Any] = {"format": format, "per_shard": 64, "num_threads": threads, "progress": False}
-    fails_at(150)
-    with pytest.raises(KeyboardInterrupt):
-        materialize(data, out, key="rows", **options)
-    fails_at(-1)
-    done = materialize(data, out, key="rows", **options)
-    assert done.samples == 200
-    assert done.found == 128
-    assert done.bytes > 200 * 16
-    again = materialize(data, out, key="rows", **options)
-    assert (again.found, str(again).split(";")[0]) == (200, "0 samples written, 200 were there")
-    if format == "cache":
-        before = len(data.reads())
-        assert plain(list(cached(data, out, key="rows"))) == plain([rows(number) for number in range(200)])
-        assert len(data.reads()) == before
-        assert "instead of" in str(done)
-    elif format == "parquet":
-        read = ParquetDataset(f"{out}/*.parquet")
-        assert plain([read[number] for number in range(200)]) == plain([rows(number) for number in range(200)])
-    else:
-        shards = TarDataset(f"{out}/*.tar")
-        got = [(each["x.npy"], each["label.cls"], each["name.txt"]) for each in map(shards.__getitem__, range(200))]
-        assert plain(got) == plain([tuple(rows(number).values()) for number in range(200)])
-    assert not [*out.glob("*.new")]
-
-
-def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
-    materialize([{"a": 1}], tmp_path, format="tar", progress=False)
-    with pytest.raises(OptionError, match="has samples of something else: identity differ"):
-        materialize([{"a": 2}], tmp_path, format="tar", progress=False)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "a.tar").write_bytes(b"")
-    with pytest.raises(OptionError, match=r"files that materialize did not write"):
-        materialize([{"a": 2}], tmp_path / "other", format="tar", progress=False)
-
-
-@pytest.mark.parametrize(
-    ("samples", "format", "match"),
-    [
-        ([np.ones((2, 2))], "tar", "sample 0 is a ndarray; shards need dicts or tuples"),
-        ([{"x": np.ones((2, 2))}], "parquet", r"sample 0 has an array of shape \(2, 2\) in 'x'"),
-        ([{"x": 1}, {"y": 1}], "parquet", "sample 1 has other fields"),
-    ],
-)
-def test_samples_that_are_no_rows_are_named(tmp_path: Path, samples: Any, format: str, match: str) -> None:
-    with pytest.raises(OptionTypeError, match=match):
-        materialize(samples, tmp_path, format=format, progress=False)
