@@ -9,10 +9,12 @@ import pickle
 import random
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import packs_killed_at_every_line
@@ -24,9 +26,14 @@ from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
 from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
+from feedline.arena import segment
+from feedline.arena.limits import Room
 from feedline.sources import FilesDataset, ParquetDataset, SoundDataset
+from feedline.sources.samples import pack_memory, sample_cache
 from feedline.sources.samples.identity import identity_of
-from feedline.sources.samples.pack_folder import ENTRY, PackFolder
+from feedline.sources.samples.pack_folder import PackFolder
+from feedline.sources.samples.pack_memory import PackMemory
+from feedline.sources.samples.packs import ENTRY
 from feedline.sources.samples.records import gather, pack, unpack
 
 COUNT = 30
@@ -95,33 +102,108 @@ def test_a_second_epoch_reads_nothing_whoever_made_the_first(where: Any, data: D
 
 def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
     one, two = cached(data, "memory"), cached(data, "memory")
-    folder = one._store.folder
     one[0]
     two[0]
     assert data.reads() == [0]
     del one
-    assert folder.exists()
     assert two.stored() == 1
     del two
-    assert not folder.exists()
+    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-{'?' * 32}")]
+    assert cached(data, "memory").stored() == 0
 
 
-def test_memory_left_by_a_killed_process_is_freed(data: Decoding) -> None:
-    program = (
-        "import os, signal; from feedline import cached; data = cached([1, 2], 'memory', key='killed'); data[0]; "
-        "print(data._store.folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    left = Path(done.stdout.strip())
-    assert left.exists()
-    kept = cached(data, "memory")
-    assert not left.exists()
-    del kept
+ELSEWHERE = """
+import os, signal, sys
+from feedline import cached
+data = cached([10, 20, 30], "memory", key=sys.argv[1])
+print(data.stored(), data[1], data.stored(), flush=True)
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_more_than_there_is_of_shared_memory_is_refused(data: Decoding) -> None:
-    with pytest.raises(OptionError, match=r"shared memory \(/dev/shm\) has .* --shm-size"):
+def elsewhere(key: str, ends: str) -> str:
+    return subprocess.run([sys.executable, "-c", ELSEWHERE, key, ends], capture_output=True, text=True).stdout
+
+
+def test_processes_that_are_no_relatives_share_memory(tmp_path: Path) -> None:
+    """As the ranks of a machine do; and after the first of them was killed, nothing of it is left."""
+    assert elsewhere(str(tmp_path), "killed") == "0 20 1\n"
+    own = cached([10, 20, 30], "memory", key=str(tmp_path))
+    assert own.stored() == 0
+    own[0]
+    assert elsewhere(str(tmp_path), "killed") == "1 20 2\n"
+    assert [own.stored(), *own] == [2, 10, 20, 30]
+    assert elsewhere(str(tmp_path), "by itself") == "3 20 3\n"
+    copy = pickle.loads(pickle.dumps(own))
+    del own
+    assert copy.stored() == 3
+
+
+def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:
+    with pytest.raises(OptionError, match=r"are free for a cache in memory\. Give a smaller max_bytes, more memory"):
         cached(data, "memory", max_bytes=1 << 60)
+    kept = cached(data, "memory", max_bytes=1 << 20)
+    with pytest.raises(OptionError, match="are free for a cache in memory"):
+        cached(data, "memory", max_bytes=1 << 60)
+    again = cached(data, "memory", max_bytes=1 << 21)
+    assert kept._store._board[pack_memory.BOUND] == 1 << 21  # type: ignore[attr-defined]
+    del again
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """The container has this much left."""
+
+    def left(free: int) -> None:
+        monkeypatch.setattr(segment, "room", lambda: Room(free, 1 << 30, "container"))
+
+    return left
+
+
+def test_without_memory_reading_goes_on_without_the_cache(little_memory: Callable[[int], None]) -> None:
+    data = [np.full(1 << 20, number, np.uint8) for number in range(12)]
+    kept = cached(data, "memory", key="little")
+    kept[0]
+    little_memory(0)
+    with pytest.warns(RuntimeWarning, match="the cache in memory cannot be written .no memory for .* container"):
+        assert plain(list(kept)) == plain(data)
+    assert kept.stored() < 12
+
+
+def test_what_is_kept_in_memory_is_given_back_if_batches_need_it() -> None:
+    kept = cached([np.full(1 << 19, number, np.uint8) for number in range(8)], "memory", max_bytes=32 << 20)
+    list(kept)
+    before = kept._store._segment.used()  # type: ignore[attr-defined]
+    assert any(give() for give in segment.givers)
+    assert kept.stored() == 7
+    assert kept._store._segment.used() < before - (1 << 18)  # type: ignore[attr-defined]
+    assert all(int(kept[number][0]) == number for number in range(8))
+    assert kept.stored() == 8
+
+
+def test_what_is_removed_while_it_is_read_is_read_again(data: Decoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory is zero then."""
+    kept = cached(data, "memory", max_bytes=8 << 20)
+
+    def emptied(*given: Any) -> Any:
+        while any(give() for give in segment.givers):
+            pass
+        return given
+
+    list(kept)
+    monkeypatch.setattr(sample_cache, "gather", lambda *given: gather(*emptied(*given)))
+    assert kept.__getbatch__(np.arange(3), np.empty) is NotImplemented
+    monkeypatch.undo()
+    list(kept)
+    assert kept.__getbatch__(np.arange(3), lambda *given: np.empty(*emptied(*given))) is NotImplemented
+    list(kept)
+    monkeypatch.setattr(pack_memory, "bytes", lambda record: bytes(*emptied(record)), raising=False)
+    assert plain(kept[4]) == plain(sample(4))
+    monkeypatch.undo()
+    with DataLoader(kept, batch_size=COUNT) as loader:
+        (batch,) = loader
+    assert plain(batch["x"]) == plain(default_collate([sample(number) for number in range(COUNT)])["x"])
 
 
 # --- what is delivered ---
@@ -434,13 +516,27 @@ def test_what_cannot_be_told_needs_a_key(tmp_path: Path, data: Decoding) -> None
 # --- the folder ---
 
 
+def test_memory_is_bounded_and_what_was_used_last_stays() -> None:
+    bound = 64 * 8192
+    memory = PackMemory("bounded", 300, bound)
+    before = memory._segment.used()
+    for number in range(300):
+        memory.write(number, bytes([number % 256]) * 2_000)
+        memory.read(0)
+        assert memory._segment.used() - before <= bound
+    kept = [number for number in range(300) if memory.read(number) is not None]
+    assert {0, 299} < set(kept)
+    assert 100 <= len(kept) <= 128
+    assert all(bytes(memory.read(number) or b"") == bytes([number % 256]) * 2_000 for number in kept)
+
+
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
     folder = PackFolder(tmp_path, "a", 100, 64_000)
     for number in range(100):
         folder.write(number, bytes([number]) * 2_000)
         folder.read(0)
         for path in tmp_path.glob("a/*.pack"):  # a second has passed
-            os.utime(path, (1, 1)) if folder._opened()._mapped.get(int(path.stem, 16)) is None else None
+            os.utime(path, (1, 1)) if cast(Any, folder._opened())._mapped.get(int(path.stem, 16)) is None else None
     kept = [number for number in range(100) if folder.read(number) is not None]
     assert 0 in kept
     assert 99 in kept
@@ -554,8 +650,9 @@ def test_a_folder_that_can_only_be_read_is_read(
     assert data.reads() == [3, 4]
 
 
-def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> None:
-    program = [packs_killed_at_every_line.__file__, str(tmp_path)]
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path, kind: str) -> None:
+    program = [packs_killed_at_every_line.__file__, kind, str(tmp_path)]
     done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 80
