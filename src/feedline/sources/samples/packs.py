@@ -20,13 +20,25 @@ import zlib
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
+from feedline.datasets import IntArray
+
 ENTRY = struct.Struct("<QQQII")
-_BODY = struct.Struct("<QQQI")
+_WORDS = 4
+_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
+_OF_INDEX, _OF_WORDS = np.uint64(_FACTORS[0]), np.array(_FACTORS[1:], np.uint64)
+_LOW = np.uint64(0xFFFFFFFF)
 PACKS = 64
 """A pack has at most this part of the bound: what is removed at once, and how many packs a process has open."""
 ALIGNED = 64
 RETRY = 1_000
 """If there is no room, this many records are not stored before it is tried again: it means looking at all packs."""
+
+
+def _own_checksum(*words: int) -> int:
+    """The checksum of an entry, from its index and its other numbers: unlike CRC, NumPy can compute it for many."""
+    return (sum(word * factor for word, factor in zip(words, _FACTORS, strict=True)) >> 32) & 0xFFFFFFFF
 
 
 class Packs(ABC):
@@ -81,23 +93,26 @@ class Packs(ABC):
             opened.checked[index] = 1
         return record
 
-    def read_all(self, indices: list[int]) -> list[memoryview] | None:
-        """The records of several samples; None if one is missing. The same as `read`, in half the time."""
-        opened, found = self._opened(), []
-        index, old, crc, unpack, size = opened.index, opened.old, zlib.crc32, ENTRY.unpack, ENTRY.size
-        packs: dict[int, memoryview | None] = {}
-        for number in indices:
-            entry = index[number * size : (number + 1) * size]
-            pack, offset, length, _, own = unpack(entry)
-            data = packs[pack] if pack in packs else packs.setdefault(pack, opened.mapped(pack) if pack else None)
-            is_there = data is not None and own == crc(entry[: _BODY.size], number & 0xFFFFFFFF)
-            if pack in old or not is_there or data is None or offset + length > len(data):
-                if (record := self.read(number)) is None:
-                    return None
-                found.append(record)
-            else:
-                found.append(data[offset : offset + length])
-        return found
+    def read_all(self, indices: IntArray) -> list[memoryview] | None:
+        """The records of several samples; None if one is missing. The same as `read`, in a quarter of the time."""
+        opened = self._opened()
+        entries = opened.table[indices]
+        packs, starts, lengths, last = entries.T
+        own = last >> 32
+        last &= _LOW
+        if not packs.all() or ((entries @ _OF_WORDS + indices.astype(np.uint64) * _OF_INDEX) >> 32 != own).any():
+            return None
+        which = packs.tolist()
+        memory = {pack: opened.mapped(pack) for pack in set(which)}
+        if (
+            opened.old
+            and not opened.old.isdisjoint(which)
+            and any(self.read(index) is None for index in indices.tolist())
+        ):
+            return None
+        places = zip(which, starts.tolist(), (starts + lengths).tolist(), strict=True)
+        found = [data[start:end] for pack, start, end in places if (data := memory[pack]) is not None]
+        return found if sum(map(len, found)) == lengths.sum() else None  # none was removed, or cut off
 
     def has(self, index: int) -> bool:
         """Is there a record with that number? Its bytes are not checked."""
@@ -131,7 +146,7 @@ class Packs(ABC):
         at = writer.at
         writer.put(record)
         writer.at = at + len(record) + -len(record) % ALIGNED
-        opened.put(index, _BODY.pack(writer.number, at, len(record), zlib.crc32(record)))
+        opened.put(index, writer.number, at, len(record), zlib.crc32(record))
 
 
 class PackWriter(ABC):
@@ -162,6 +177,7 @@ class OpenPacks(ABC):
     def __init__(self, index: mmap.mmap, count: int) -> None:
         self.pid = os.getpid()
         self.index = index
+        self.table = np.frombuffer(index, np.uint64).reshape(-1, _WORDS)
         self.writer: PackWriter | None = None
         self.wait_for = 0
         self.checked = bytearray(count)
@@ -171,16 +187,16 @@ class OpenPacks(ABC):
     def entry(self, index: int) -> tuple[int, int, int, int] | None:
         """Pack, offset, length and checksum of a record; None if there is none."""
         at = index * ENTRY.size
-        entry = self.index[at : at + ENTRY.size]
-        pack, offset, length, checksum, own = ENTRY.unpack(entry)
-        if not pack or own != zlib.crc32(entry[: _BODY.size], index & 0xFFFFFFFF):
+        *entry, own = ENTRY.unpack(self.index[at : at + ENTRY.size])
+        pack, offset, length, checksum = entry
+        if not pack or own != _own_checksum(index, *entry):
             return None
         return pack, offset, length, checksum
 
-    def put(self, index: int, body: bytes) -> None:
+    def put(self, index: int, *entry: int) -> None:
         """Write the entry of a record that has been written."""
         at = index * ENTRY.size
-        self.index[at : at + ENTRY.size] = body + struct.pack("<I", zlib.crc32(body, index & 0xFFFFFFFF))
+        self.index[at : at + ENTRY.size] = ENTRY.pack(*entry, _own_checksum(index, *entry))
         self.checked[index] = 1
 
     @abstractmethod
