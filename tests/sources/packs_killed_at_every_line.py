@@ -1,6 +1,6 @@
 """A program: stores a sample in processes, each killed at another line of the code; looks at what is left.
 
-Takes: "folder" or "memory", and a folder. Gives: how many lines there were, on standard output; ends badly if anything
+Takes: a folder. Gives: how many lines there were, in a folder and in memory, on standard output; ends badly if anything
 was damaged.
 """
 
@@ -79,12 +79,12 @@ def check(place: InFolder | InMemory) -> None:
     assert place.taken() <= BOUND, place.taken()
 
 
-def main(kind: str, scratch: Path) -> int:
+def lines_of(kind: type[InFolder | InMemory], scratch: Path) -> int:
     line = 0
     while True:
         path = scratch / str(line)
-        path.mkdir()
-        place = (InFolder if kind == "folder" else InMemory)(path, line)
+        path.mkdir(exist_ok=True)
+        place = kind(path, line)
         ended = in_child(lambda place=place, line=line: store_one(place, line))
         check(place)
         if ended == 0:
@@ -94,4 +94,4 @@ def main(kind: str, scratch: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(main(sys.argv[1], Path(sys.argv[2])))
+    print(*(lines_of(kind, Path(sys.argv[1])) for kind in (InFolder, InMemory)))

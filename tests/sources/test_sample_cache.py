@@ -117,24 +117,22 @@ import os, signal, sys
 from feedline import cached
 data = cached([10, 20, 30], "memory", key=sys.argv[1])
 print(data.stored(), data[1], data.stored(), flush=True)
-if sys.argv[2] == "killed":
-    os.kill(os.getpid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def elsewhere(key: str, ends: str) -> str:
-    return subprocess.run([sys.executable, "-c", ELSEWHERE, key, ends], capture_output=True, text=True).stdout
+def elsewhere(key: str) -> str:
+    return subprocess.run([sys.executable, "-c", ELSEWHERE, key], capture_output=True, text=True).stdout
 
 
 def test_processes_that_are_no_relatives_share_memory(tmp_path: Path) -> None:
     """As the ranks of a machine do; and after the first of them was killed, nothing of it is left."""
-    assert elsewhere(str(tmp_path), "killed") == "0 20 1\n"
+    assert elsewhere(str(tmp_path)) == "0 20 1\n"
     own = cached([10, 20, 30], "memory", key=str(tmp_path))
     assert own.stored() == 0
     own[0]
-    assert elsewhere(str(tmp_path), "killed") == "1 20 2\n"
+    assert elsewhere(str(tmp_path)) == "1 20 2\n"
     assert [own.stored(), *own] == [2, 10, 20, 30]
-    assert elsewhere(str(tmp_path), "by itself") == "3 20 3\n"
     copy = pickle.loads(pickle.dumps(own))
     del own
     assert copy.stored() == 3
@@ -306,17 +304,11 @@ class Drawing(Decoding):
         self.name = name
 
     def __getitem__(self, index: int) -> Any:
-        if self.name == "torch":
-            import torch
-
-            return float(torch.rand(()))
         return random.random() if self.name == "random" else np.random.rand()
 
 
-@pytest.mark.parametrize("name", ["random", "numpy.random", "torch"])
+@pytest.mark.parametrize("name", ["random", "numpy.random"])
 def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
-    if name == "torch":
-        pytest.importorskip("torch")
     said = rf"^sample 0 .*draws from {name} while it is kept"
     data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
     with pytest.warns(UserWarning, match=said) as told:
@@ -362,7 +354,8 @@ def made(code: str) -> Any:
 
 def test_identity_is_the_same_in_another_process() -> None:
     code = (
-        "import numpy as np; from feedline import *; from feedline.sources.samples.identity import identity_of; "
+        "import numpy as np; from feedline import ArrayDataset, StackDataset, Subset; "
+        "from feedline.sources.samples.identity import identity_of; "
         "data = StackDataset(x=ArrayDataset(np.arange(3)), y=[{'a', 'b', 'c'}, lambda: {'d', 'e', 'f'}, 0.5]); "
         "print(identity_of(Subset(data, [1, 2])))"
     )
@@ -452,13 +445,6 @@ def test_parts_of_a_mapped_file_differ(tmp_path: Path) -> None:
     parts = [rows[:10], rows[10:20], rows[:20:2], rows[9::-1]]
     assert len({identity_of([part]) for part in parts}) == len(parts)
     assert identity_of([rows[5:]]) == identity_of([np.load(tmp_path / "rows.npy", mmap_mode="r")[5:]])
-
-
-def test_a_tensor_is_its_values() -> None:
-    torch = pytest.importorskip("torch")
-    assert identity_of(torch.arange(5)) == identity_of(torch.arange(5)) != identity_of(torch.arange(1, 6))
-    assert identity_of(torch.arange(5)) != identity_of(torch.arange(5).float())
-    assert identity_of(torch.arange(6)[::2]) == identity_of(torch.tensor([0, 2, 4]))
 
 
 def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
@@ -650,12 +636,11 @@ def test_a_folder_that_can_only_be_read_is_read(
     assert data.reads() == [3, 4]
 
 
-@pytest.mark.parametrize("kind", ["folder", "memory"])
-def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path, kind: str) -> None:
-    program = [packs_killed_at_every_line.__file__, kind, str(tmp_path)]
+def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> None:
+    program = [packs_killed_at_every_line.__file__, str(tmp_path)]
     done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 80
+    assert min(map(int, done.stdout.split())) > 80
 
 
 @pytest.mark.parametrize(
