@@ -227,6 +227,9 @@ def test_recordings_are_as_their_feature_and_the_decoders_ask() -> None:
     assert first.samples.shape == (2, 4_000)
     windows = Decoders(decoders={".flac": SoundWindow(0.25)})
     assert from_hf(recordings(FORMATS[:1]), decoders=windows)[0]["audio"].samples.shape == (2_000, 2)
+    other = datasets.Dataset.from_dict({"audio": [{"bytes": b"????", "path": "a.M4A"}]})
+    own = Decoders(decoders={".m4a": len})
+    assert from_hf(other.cast_column("audio", datasets.Audio()), decoders=own)[0] == {"audio": 4}
     mono = recorded(tones(0.5, 8_000, channels=1), 8_000, "FLAC")
     table = datasets.Dataset.from_dict({"audio": [{"bytes": mono, "path": None}]})
     twice = from_hf(table.cast_column("audio", datasets.Audio(num_channels=2)))[0]["audio"].samples

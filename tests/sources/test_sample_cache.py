@@ -13,6 +13,8 @@ import tempfile
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
+from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +31,7 @@ from feedline import DataLoader, OptionError, OptionTypeError, cached, default_c
 from feedline.arena import segment
 from feedline.arena.limits import Room
 from feedline.sources import FilesDataset, ParquetDataset, SoundDataset
+from feedline.sources.cache_folder import CacheFolder
 from feedline.sources.samples import pack_memory, sample_cache
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import PackFolder
@@ -154,7 +157,8 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """The container has this much left."""
 
     def left(free: int) -> None:
-        monkeypatch.setattr(segment, "room", lambda: Room(free, 1 << 30, "container"))
+        for module in (segment, pack_memory):
+            monkeypatch.setattr(module, "room", lambda: Room(free, 1 << 30, "container"))
 
     return left
 
@@ -164,20 +168,23 @@ def test_without_memory_reading_goes_on_without_the_cache(little_memory: Callabl
     kept = cached(data, "memory", key="little")
     kept[0]
     little_memory(0)
-    with pytest.warns(RuntimeWarning, match="the cache in memory cannot be written .no memory for .* container"):
+    with pytest.warns(
+        RuntimeWarning, match=r"the cache in memory cannot be written \(no memory for .* container may use"
+    ):
         assert plain(list(kept)) == plain(data)
     assert kept.stored() < 12
 
 
 def test_what_is_kept_in_memory_is_given_back_if_batches_need_it() -> None:
-    kept = cached([np.full(1 << 19, number, np.uint8) for number in range(8)], "memory", max_bytes=32 << 20)
+    data = [np.full(1 << 19, number, np.uint8) for number in range(16)]
+    kept = cached(data, "memory", max_bytes=32 << 20)
     list(kept)
     before = kept._store._segment.used()  # type: ignore[attr-defined]
     assert any(give() for give in segment.givers)
-    assert kept.stored() == 7
-    assert kept._store._segment.used() < before - (1 << 18)  # type: ignore[attr-defined]
-    assert all(int(kept[number][0]) == number for number in range(8))
-    assert kept.stored() == 8
+    assert kept.stored() == 16 - pack_memory.GIVEN
+    assert kept._store._segment.used() < before - (pack_memory.GIVEN << 18)  # type: ignore[attr-defined]
+    assert all(int(kept[number][0]) == number for number in range(16))
+    assert kept.stored() == 16
 
 
 def test_what_is_removed_while_it_is_read_is_read_again(data: Decoding, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,6 +617,36 @@ print("whole")
         if "unshare" in run.stderr or "mount" in run.stderr:
             pytest.skip("this machine lets nobody mount")
         assert run.stdout == "whole\n", run
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory", "objects"])
+def test_a_child_that_is_forked_while_a_lock_is_held_does_not_hold_it_on(tmp_path: Path, kind: str) -> None:
+    """It has the same descriptor, and nobody could store anything as long as it lives."""
+    if kind == "folder":
+        locked = cast(Any, PackFolder(tmp_path, "a", 3, 1_000_000))._opened()._locked
+    elif kind == "memory":
+        memory = PackMemory("forked", 3, 1_000_000)
+        locked = partial(cast(Any, memory._opened())._locked, LOCK_EX | LOCK_NB)
+    else:
+        locked = CacheFolder(tmp_path, 1_000_000)._locked
+    ours, its = os.pipe()
+    with locked():
+        child = os.fork()
+        if not child:
+            os.read(ours, 1)
+            os._exit(0)
+    os.close(ours)
+    try:
+        if kind == "memory":
+            with locked():
+                pass
+        else:
+            with open(tmp_path / {"folder": "lock", "objects": "total"}[kind], "ab") as file:
+                flock(file, LOCK_EX | LOCK_NB)  # or an error
+    finally:
+        os.write(its, b"x")
+        os.close(its)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])

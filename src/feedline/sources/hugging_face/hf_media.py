@@ -2,14 +2,15 @@
 
 Takes: a column of files (bytes or paths), its feature, `Decoders`. Gives: `media_of`: a decoded value, or None if the
 feature is something else.
-Promises: what the bytes are decides about the decoder, because names in tables often have no suffix. A recording has
-the rate and the number of channels that its feature asks for, as float32 between -1 and 1. What cannot be read is an
-error that names row, column and file.
+Promises: what the bytes are decides about the decoder, because names in tables often have no suffix; a user's decoder
+is also found by the name's. A recording has the rate and the number of channels that its feature asks for, as float32
+between -1 and 1. What cannot be read is an error that names row, column and file.
 Not its job: decoding (decoding, media).
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,17 @@ class MediaColumn:
             if data is None:
                 with open(path, "rb") as file:
                     data = file.read()
-            return self._picture(data) if self._window is None else self._sound(data, self._window)
+            return self._picture(data) if self._window is None else self._sound(data, path, self._window)
         except (SourceError, OSError) as error:
             raise SourceError(f"row {place}, column {self._name!r} {path!r}: {error}") from error
 
     def _picture(self, data: bytes) -> Any:
         return self._decoders.decode(f"picture{_suffix(data, _PICTURES, '.tif')}", data)
 
-    def _sound(self, data: bytes, window: SoundWindow) -> Any:
-        suffix = _suffix(data, _RECORDINGS, ".mp3")
-        if self._decoders.has_own(suffix):
-            return self._decoders.decode(f"sound{suffix}", data)
+    def _sound(self, data: bytes, path: str, window: SoundWindow) -> Any:
+        for suffix in (_suffix(data, _RECORDINGS, ".mp3"), os.path.splitext(path)[1].lower()):
+            if self._decoders.has_own(suffix):
+                return self._decoders.decode(f"sound{suffix}", data)
         samples, rate = window(data)
         if self._channels == 2 and samples.shape[1] == 1:
             samples = np.repeat(samples, 2, axis=1)

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from feedline.arena.limits import room
-from feedline.arena.segment import BOARD, Segment, givers, reserve_of, to_page
+from feedline.arena.segment import BOARD, Segment, available, givers, reserve_of, to_page
 from feedline.errors import MemoryShortage, OptionError
 from feedline.sources.samples.memory_by_name import Where, joined, left
 from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackWriter
@@ -33,6 +33,8 @@ from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackW
 TOKEN, BOUND, NUMBERS, REMOVALS = range(4)
 ROWS = range(4, 4 + 3 * PACKS, 3)
 LENGTH = 4 + 3 * PACKS
+GIVEN = PACKS // 8
+"""Packs that are given back at once if batches lack memory, which may be more than one pack has."""
 
 
 class PackMemory(Packs):
@@ -47,6 +49,8 @@ class PackMemory(Packs):
         return "memory"
 
     def _join(self, told: Where | None) -> None:
+        if not available:
+            raise OptionError('where="memory" needs Linux: give a folder')
         self._segment, self._where = joined(self.identity, self._make, told)
         self._end = weakref.finalize(self, left, self.identity, self._where, self._segment)
         self._board = self._segment.board(LENGTH)
@@ -61,7 +65,7 @@ class PackMemory(Packs):
         bound = _bound(self._asked)
         segment = Segment()
         try:
-            segment.allocate(0, 0, max(1, self.count) * ENTRY.size)
+            _allocate(segment, 0, 0, max(1, self.count) * ENTRY.size, keep=False)
             board = segment.board(LENGTH, create=True)
         except MemoryShortage:
             segment.close()
@@ -105,6 +109,18 @@ def _bound(asked: int | None, taken: int = 0) -> int:
             "what fits into memory is read from memory there, too"
         )
     return asked or free // 2
+
+
+def _allocate(segment: Segment, slot: int, start: int, stop: int, keep: bool) -> None:
+    try:
+        segment.allocate(slot, start, stop, keep)
+    except MemoryShortage as error:
+        if (left_over := room()) is None:
+            raise
+        raise MemoryShortage(
+            f"no memory for {stop - start:,} bytes of it: {left_over.free:,} of the {left_over.limit:,} bytes that the "
+            f"{left_over.which} may use are free, and some stay free"
+        ) from error
 
 
 class _OpenMemory(OpenPacks):
@@ -170,12 +186,12 @@ class _OpenMemory(OpenPacks):
         self.board[row] = 0
 
     def _give(self) -> bool:
-        """Batches lack memory: give them that of the pack that was used least recently."""
+        """Batches lack memory: give them that of the packs that were used least recently."""
         if self.pid != os.getpid():
             return False
         with suppress(OSError), self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
             used = sorted((self.board[row + 2], row) for row in ROWS if self.board[row])
-            for _, row in used[:1]:
+            for _, row in used[:GIVEN]:
                 self._free(row)
             return bool(used)
         return False
@@ -215,7 +231,7 @@ class _MemoryWriter(PackWriter):
         if opened is None or view is None:
             return
         end = to_page(self.at + len(record))
-        opened.segment.allocate(self.number, self.at // mmap.PAGESIZE * mmap.PAGESIZE, end, keep=True)
+        _allocate(opened.segment, self.number, self.at // mmap.PAGESIZE * mmap.PAGESIZE, end, keep=True)
         view[self.at : self.at + len(record)] = record
         if not self.is_there():  # it was removed meanwhile
             opened.segment.free(self.number, 0, self.size)
