@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
-from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
+from feedline import DataLoader, MemoryShortage, OptionError, OptionTypeError, cached, default_collate, materialize, rng
 from feedline.arena import segment
 from feedline.arena.limits import Room
 from feedline.sources import FilesDataset, ParquetDataset, SoundDataset
@@ -173,6 +173,24 @@ def test_without_memory_reading_goes_on_without_the_cache(little_memory: Callabl
     ):
         assert plain(list(kept)) == plain(data)
     assert kept.stored() < 12
+
+
+def test_memory_that_cannot_be_mapped_is_not_read_and_not_written(
+    data: Decoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under ulimit -v."""
+    one, two = cached(data, "memory"), cached(data, "memory")
+    one[0]
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise MemoryShortage("could not be mapped")
+
+    monkeypatch.setattr(segment.Segment, "map", refused)
+    with pytest.warns(RuntimeWarning, match=r"cannot be written \(could not be mapped"):
+        assert plain([two[0], two[1]]) == plain([sample(0), sample(1)])
+    monkeypatch.undo()
+    assert one.stored() == 1
+    assert plain(list(one)) == plain([sample(number) for number in range(COUNT)])
 
 
 def test_what_is_kept_in_memory_is_given_back_if_batches_need_it() -> None:

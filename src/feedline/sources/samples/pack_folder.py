@@ -126,9 +126,10 @@ class _FileWriter(PackWriter):
         self.descriptor = descriptor
         self._close = weakref.finalize(self, _end, [descriptor])
 
-    def put(self, record: bytes) -> None:
+    def put(self, record: bytes) -> bool:
         os.lseek(self.descriptor, self.at, os.SEEK_SET)
         write_all(self.descriptor, record)
+        return True
 
     def close(self) -> None:
         self._close()

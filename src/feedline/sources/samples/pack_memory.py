@@ -138,6 +138,13 @@ class _OpenMemory(OpenPacks):
         weakref.finalize(self, _forget, give)
 
     def mapped(self, number: int) -> memoryview | None:
+        try:
+            return self.view(number)
+        except MemoryShortage:  # this process may map no more (ulimit -v): it reads the dataset
+            return None
+
+    def view(self, number: int) -> memoryview | None:
+        """The memory of a pack; None if it was removed, an error if it cannot be mapped."""
         found = self._mapped.get(number)
         if found is None:
             row = next((row for row in ROWS if self.board[row] == number), None)
@@ -225,13 +232,15 @@ class _MemoryWriter(PackWriter):
         opened = self._opened()
         return opened is not None and opened.board[self._row] == self.number
 
-    def put(self, record: bytes) -> None:
+    def put(self, record: bytes) -> bool:
         opened = self._opened()
-        view = opened.mapped(self.number) if opened is not None else None
+        view = opened.view(self.number) if opened is not None else None
         if opened is None or view is None:
-            return
+            return False
         end = to_page(self.at + len(record))
         _allocate(opened.segment, self.number, self.at // mmap.PAGESIZE * mmap.PAGESIZE, end, keep=True)
         view[self.at : self.at + len(record)] = record
         if not self.is_there():  # it was removed meanwhile
             opened.segment.free(self.number, 0, self.size)
+            return False
+        return True

@@ -144,7 +144,8 @@ class Packs(ABC):
                 opened.wait_for = RETRY
                 return
         at = writer.at
-        writer.put(record)
+        if not writer.put(record):
+            return
         writer.at = at + len(record) + -len(record) % ALIGNED
         opened.put(index, writer.number, at, len(record), zlib.crc32(record))
 
@@ -158,8 +159,8 @@ class PackWriter(ABC):
         self.at = 0
 
     @abstractmethod
-    def put(self, record: bytes) -> None:
-        """Write a record at `at`."""
+    def put(self, record: bytes) -> bool:
+        """Write a record at `at`; False if the pack has been removed."""
 
     def is_there(self) -> bool:
         """Has nobody removed the pack?"""
