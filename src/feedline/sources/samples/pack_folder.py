@@ -126,10 +126,9 @@ class _FileWriter(PackWriter):
         self.descriptor = descriptor
         self._close = weakref.finalize(self, _end, [descriptor])
 
-    def put(self, record: bytes) -> bool:
+    def put(self, record: bytes) -> None:
         os.lseek(self.descriptor, self.at, os.SEEK_SET)
         write_all(self.descriptor, record)
-        return True
 
     def close(self) -> None:
         self._close()

@@ -54,10 +54,8 @@ class PackMemory(Packs):
         self._segment, self._where = joined(self.identity, self._make, told)
         self._end = weakref.finalize(self, left, self.identity, self._where, self._segment)
         self._board = self._segment.board(LENGTH)
-        if told is None and self._asked not in (
-            None,
-            self._board[BOUND],
-        ):  # other memory was there: who asks last, says
+        is_another = self._asked is not None and self._asked != self._board[BOUND]
+        if told is None and is_another:  # it was there before: who asks last, says
             self._board[BOUND] = _bound(self._asked, self._segment.used())
         self.max_bytes = self._board[BOUND]
 
@@ -232,15 +230,13 @@ class _MemoryWriter(PackWriter):
         opened = self._opened()
         return opened is not None and opened.board[self._row] == self.number
 
-    def put(self, record: bytes) -> bool:
+    def put(self, record: bytes) -> None:
         opened = self._opened()
         view = opened.view(self.number) if opened is not None else None
         if opened is None or view is None:
-            return False
+            return
         end = to_page(self.at + len(record))
         _allocate(opened.segment, self.number, self.at // mmap.PAGESIZE * mmap.PAGESIZE, end, keep=True)
         view[self.at : self.at + len(record)] = record
         if not self.is_there():  # it was removed meanwhile
             opened.segment.free(self.number, 0, self.size)
-            return False
-        return True

@@ -144,8 +144,7 @@ class Packs(ABC):
                 opened.wait_for = RETRY
                 return
         at = writer.at
-        if not writer.put(record):
-            return
+        writer.put(record)
         writer.at = at + len(record) + -len(record) % ALIGNED
         opened.put(index, writer.number, at, len(record), zlib.crc32(record))
 
@@ -159,8 +158,8 @@ class PackWriter(ABC):
         self.at = 0
 
     @abstractmethod
-    def put(self, record: bytes) -> bool:
-        """Write a record at `at`; False if the pack has been removed."""
+    def put(self, record: bytes) -> None:
+        """Write a record at `at`. If the pack has been removed meanwhile, nobody will look there."""
 
     def is_there(self) -> bool:
         """Has nobody removed the pack?"""
