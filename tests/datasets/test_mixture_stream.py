@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
+import weakref
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +27,7 @@ from feedline import (
     OptionError,
     OptionTypeError,
     SourceError,
+    SourceStats,
     StateError,
     get_worker_info,
     rng,
@@ -146,6 +152,34 @@ def test_when_a_source_has_ended(word: str, expected: int) -> None:
     assert next(elements, None) is None
 
 
+def test_a_mixture_that_has_ended_keeps_no_source_open() -> None:
+    """Their files and what is decoded would stay until the garbage collector looks: a loader holds its last stream."""
+    held = []
+
+    class Held(Numbers):
+        def __iter__(self) -> Iterator[int]:
+            elements = Counting(range(self.length))
+            held.append(weakref.ref(elements))
+            return elements
+
+    elements = iter(MixtureStream({"a": Held(0, 300), "b": Held(1000, 300)}, {"a": 1, "b": 1}, num_samples=300))
+    assert len(list(elements)) == 300
+    assert [each() for each in held] == [None, None]
+    state = elements.state_dict()
+    elements.load_state_dict(state)
+    assert next(elements, None) is None
+
+
+def test_a_source_that_has_given_nothing_is_counted_with_nothing() -> None:
+    stream = mixture(weights={0: {"a": 1, "b": 0}, 100: {"a": 0, "b": 1}}, num_samples=120)
+    with DataLoader(stream, batch_size=20) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert loader.stats().sources == {"a": SourceStats(20, 0), "b": SourceStats(0, 0)}
+        assert len(list(batches)) == 5
+        assert loader.stats().sources == {"a": SourceStats(100, 0), "b": SourceStats(20, 0)}
+
+
 def test_a_source_without_weight_gets_its_turn_when_the_others_have_ended() -> None:
     weights = {0: {"a": 1, "b": 0}, 1000: {"a": 0, "b": 1}}
     stream = MixtureStream({"a": Numbers(0, 5), "b": Numbers(1000, 5)}, weights, when_ended="drop")
@@ -184,6 +218,63 @@ def test_the_same_batches_for_any_workers(kind: dict[str, Any]) -> None:
     assert got == expected
     draws = [draw for _, drawn in expected for draw in drawn]
     assert len(set(draws)) == len(draws)  # a repeated element has another draw
+
+
+class Deadly(Numbers):
+    """Kills the process that reads the number in the file, once; the number of samples of each source counts on."""
+
+    def __init__(self, start: int, length: int, stateful: bool, fuse: Path) -> None:
+        super().__init__(start, length, stateful)
+        self.fuse = str(fuse)
+
+    def __iter__(self) -> Iterator[int]:
+        return Fatal(super().__iter__(), self.fuse) if self.stateful else self._plain()
+
+    def _plain(self) -> Iterator[int]:
+        for number in super().__iter__():
+            die_of(number, self.fuse)
+            yield number
+
+
+class Fatal:
+    def __init__(self, numbers: Any, fuse: str) -> None:
+        self.numbers, self.fuse = numbers, fuse
+        self.state_dict, self.load_state_dict = numbers.state_dict, numbers.load_state_dict
+
+    def __iter__(self) -> Fatal:
+        return self
+
+    def __next__(self) -> int:
+        number: int = next(self.numbers)
+        die_of(number, self.fuse)
+        return number
+
+
+def die_of(number: int, fuse: str) -> None:
+    with suppress(FileNotFoundError):
+        if number == int(Path(fuse).read_text()):
+            os.unlink(fuse)  # one worker only, and not again
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings(WHOLE, "ignore:worker")
+@pytest.mark.parametrize("stateful", [True, False])
+@pytest.mark.parametrize("dies_of", [0, 130, 1033])
+def test_a_worker_killed_in_a_mixture_changes_no_batch(tmp_path: Path, stateful: bool, dies_of: int) -> None:
+    def made() -> MixtureStream:
+        sources = {"a": Deadly(0, 300, stateful, tmp_path / "fuse"), "b": Deadly(1000, 40, stateful, tmp_path / "fuse")}
+        ends = {"a": "stop", "b": "repeat"}
+        return MixtureStream(sources, {0: {"a": 3, "b": 1}, 150: {"a": 1, "b": 1}}, when_ended=ends)
+
+    with DataLoader(made(), batch_size=7) as loader:
+        expected = [batch.tolist() for batch in loader]
+        counts = loader.stats().sources
+    (tmp_path / "fuse").write_text(str(dies_of))
+    with DataLoader(made(), batch_size=7, **FORK) as loader:
+        assert [batch.tolist() for batch in loader] == expected
+        assert loader.stats().epoch.restarts == 1
+        assert loader.stats().sources == counts
+    assert not (tmp_path / "fuse").exists()
 
 
 @pytest.mark.filterwarnings(WHOLE)

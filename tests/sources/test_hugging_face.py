@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from contract import MapContract, StreamContract
 from hf_without_torch import datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds import THREADS, few
+from kinds import FORK, THREADS, few
+from made_media import recorded, tones
 from PIL import Image
 from shared_streams import as_rank
 
 from feedline import DataLoader, OptionError, OptionTypeError, SourceError, default_collate
-from feedline.sources import from_hf
+from feedline.sources import Decoders, SoundWindow, from_hf
 
 COUNT = 23
 
@@ -187,6 +189,63 @@ def test_pictures_are_decoded_by_our_decoders_from_bytes_and_files(tmp_path: Pat
     assert same(got[0]["image"]) == same(data.with_format("numpy")[0]["image"])
     with pytest.raises(SourceError, match=r"row 3, column 'image' 'broken.png'"):
         got[3]
+
+
+FORMATS = [("FLAC", None), ("WAV", "PCM_16"), ("WAV", "PCM_24"), ("OGG", "VORBIS"), ("MP3", None), ("AIFF", None)]
+
+
+def recordings(kinds: list[tuple[str, Any]] = FORMATS, folder: Path | None = None, **options: Any) -> Any:
+    """Each is a table's row; the last, if there is a folder, is a file."""
+    values = [{"bytes": recorded(tones(0.5, 8_000, seed=9), 8_000, *kind), "path": None} for kind in kinds]
+    if folder is not None:
+        (folder / "a").write_bytes(values[-1]["bytes"])
+        values[-1] = {"bytes": None, "path": str(folder / "a")}
+    # Without torchcodec, `datasets` makes no table of recordings; it reads one, as from the Hub.
+    return datasets.Dataset.from_dict({"audio": values}).cast_column("audio", datasets.Audio(**options))
+
+
+def test_recordings_are_decoded_by_our_decoders(tmp_path: Path) -> None:
+    """To the samples that soundfile reads, which feedline's own files have as well (test_sound)."""
+    got = from_hf(recordings(folder=tmp_path).select([5, 0, 1, 2, 3, 4]))
+    for row, kind in enumerate(FORMATS[-1:] + FORMATS[:-1]):
+        file = io.BytesIO(recorded(tones(0.5, 8_000, seed=9), 8_000, *kind))
+        expected, _ = soundfile.read(file, dtype="float32", always_2d=True)
+        samples, rate = got[row]["audio"]
+        assert same(samples) == same(expected)
+        assert rate == 8_000
+    with DataLoader(from_hf(recordings(FORMATS[:3])), batch_size=3, **FORK) as loader:
+        (batch,) = loader
+    assert batch["audio"].samples.shape == (3, 4_000, 2)
+
+
+def test_recordings_are_as_their_feature_and_the_decoders_ask() -> None:
+    data = recordings(FORMATS[:1], sampling_rate=16_000, num_channels=1)
+    expected = SoundWindow(rate=16_000, mono=True)(data.data.column("audio")[0].as_py()["bytes"])
+    assert same(from_hf(data)[0]["audio"].samples) == same(expected.samples)
+    assert from_hf(data)[0]["audio"].rate == 16_000
+    first = from_hf(recordings(FORMATS[:1]), decoders=Decoders(channels_first=True))[0]["audio"]
+    assert first.samples.shape == (2, 4_000)
+    windows = Decoders(decoders={".flac": SoundWindow(0.25)})
+    assert from_hf(recordings(FORMATS[:1]), decoders=windows)[0]["audio"].samples.shape == (2_000, 2)
+    other = datasets.Dataset.from_dict({"audio": [{"bytes": b"????", "path": "a.M4A"}]})
+    own = Decoders(decoders={".m4a": len})
+    assert from_hf(other.cast_column("audio", datasets.Audio()), decoders=own)[0] == {"audio": 4}
+    mono = recorded(tones(0.5, 8_000, channels=1), 8_000, "FLAC")
+    table = datasets.Dataset.from_dict({"audio": [{"bytes": mono, "path": None}]})
+    twice = from_hf(table.cast_column("audio", datasets.Audio(num_channels=2)))[0]["audio"].samples
+    assert twice.shape == (4_000, 2)
+    assert (twice[:, 0] == twice[:, 1]).all()
+
+
+def test_a_damaged_recording_is_named() -> None:
+    values = [{"bytes": b"fLaC nothing", "path": "a.flac"}, {"bytes": None, "path": "/nowhere"}, None]
+    table = datasets.Dataset.from_dict({"audio": values}).cast_column("audio", datasets.Audio())
+    data = from_hf(table)
+    with pytest.raises(SourceError, match=r"row 0, column 'audio' 'a.flac': this sound cannot be read"):
+        data[0]
+    with pytest.raises(SourceError, match=r"row 1, column 'audio' '/nowhere': .*No such file"):
+        data[1]
+    assert data[2] == {"audio": None}
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])

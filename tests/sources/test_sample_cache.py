@@ -9,11 +9,14 @@ import pickle
 import random
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable
+from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import packs_killed_at_every_line
@@ -24,10 +27,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kinds import FORK, INLINE, SPAWN, THREADS, few
 
-from feedline import DataLoader, OptionError, OptionTypeError, cached, default_collate, materialize, rng
-from feedline.sources import FilesDataset, ParquetDataset, SoundDataset, TarDataset
+from feedline import DataLoader, MemoryShortage, OptionError, OptionTypeError, cached, default_collate, materialize, rng
+from feedline.arena import segment
+from feedline.arena.limits import Room
+from feedline.sources import FilesDataset, ParquetDataset, SoundDataset
+from feedline.sources.cache_folder import CacheFolder
+from feedline.sources.samples import pack_memory, sample_cache
 from feedline.sources.samples.identity import identity_of
-from feedline.sources.samples.pack_folder import ENTRY, PackFolder
+from feedline.sources.samples.pack_folder import PackFolder
+from feedline.sources.samples.pack_memory import PackMemory
+from feedline.sources.samples.packs import ENTRY
 from feedline.sources.samples.records import gather, pack, unpack
 
 COUNT = 30
@@ -96,33 +105,128 @@ def test_a_second_epoch_reads_nothing_whoever_made_the_first(where: Any, data: D
 
 def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
     one, two = cached(data, "memory"), cached(data, "memory")
-    folder = one._store.folder
     one[0]
     two[0]
     assert data.reads() == [0]
     del one
-    assert folder.exists()
     assert two.stored() == 1
     del two
-    assert not folder.exists()
+    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-{'?' * 32}")]
+    assert cached(data, "memory").stored() == 0
 
 
-def test_memory_left_by_a_killed_process_is_freed(data: Decoding) -> None:
-    program = (
-        "import os, signal; from feedline import cached; data = cached([1, 2], 'memory', key='killed'); data[0]; "
-        "print(data._store.folder, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    left = Path(done.stdout.strip())
-    assert left.exists()
-    kept = cached(data, "memory")
-    assert not left.exists()
-    del kept
+ELSEWHERE = """
+import os, signal, sys
+from feedline import cached
+data = cached([10, 20, 30], "memory", key=sys.argv[1])
+print(data.stored(), data[1], data.stored(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_more_than_there_is_of_shared_memory_is_refused(data: Decoding) -> None:
-    with pytest.raises(OptionError, match=r"shared memory \(/dev/shm\) has .* --shm-size"):
+def elsewhere(key: str) -> str:
+    return subprocess.run([sys.executable, "-c", ELSEWHERE, key], capture_output=True, text=True).stdout
+
+
+def test_processes_that_are_no_relatives_share_memory(tmp_path: Path) -> None:
+    """As the ranks of a machine do; and after the first of them was killed, nothing of it is left."""
+    assert elsewhere(str(tmp_path)) == "0 20 1\n"
+    own = cached([10, 20, 30], "memory", key=str(tmp_path))
+    assert own.stored() == 0
+    own[0]
+    assert elsewhere(str(tmp_path)) == "1 20 2\n"
+    assert [own.stored(), *own] == [2, 10, 20, 30]
+    copy = pickle.loads(pickle.dumps(own))
+    del own
+    assert copy.stored() == 3
+
+
+def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:
+    with pytest.raises(OptionError, match=r"are free for a cache in memory\. Give a smaller max_bytes, more memory"):
         cached(data, "memory", max_bytes=1 << 60)
+    kept = cached(data, "memory", max_bytes=1 << 20)
+    with pytest.raises(OptionError, match="are free for a cache in memory"):
+        cached(data, "memory", max_bytes=1 << 60)
+    again = cached(data, "memory", max_bytes=1 << 21)
+    assert kept._store._board[pack_memory.BOUND] == 1 << 21  # type: ignore[attr-defined]
+    del again
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """The container has this much left."""
+
+    def left(free: int) -> None:
+        for module in (segment, pack_memory):
+            monkeypatch.setattr(module, "room", lambda: Room(free, 1 << 30, "container"))
+
+    return left
+
+
+def test_without_memory_reading_goes_on_without_the_cache(little_memory: Callable[[int], None]) -> None:
+    data = [np.full(1 << 20, number, np.uint8) for number in range(12)]
+    kept = cached(data, "memory", key="little")
+    kept[0]
+    little_memory(0)
+    with pytest.warns(
+        RuntimeWarning, match=r"the cache in memory cannot be written \(no memory for .* container may use"
+    ):
+        assert plain(list(kept)) == plain(data)
+    assert kept.stored() < 12
+
+
+def test_memory_that_cannot_be_mapped_is_not_read_and_not_written(
+    data: Decoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under ulimit -v."""
+    one, two = cached(data, "memory"), cached(data, "memory")
+    one[0]
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise MemoryShortage("could not be mapped")
+
+    monkeypatch.setattr(segment.Segment, "map", refused)
+    with pytest.warns(RuntimeWarning, match=r"cannot be written \(could not be mapped"):
+        assert plain([two[0], two[1]]) == plain([sample(0), sample(1)])
+    monkeypatch.undo()
+    assert one.stored() == 1
+    assert plain(list(one)) == plain([sample(number) for number in range(COUNT)])
+
+
+def test_what_is_kept_in_memory_is_given_back_if_batches_need_it() -> None:
+    data = [np.full(1 << 19, number, np.uint8) for number in range(16)]
+    kept = cached(data, "memory", max_bytes=32 << 20)
+    list(kept)
+    before = kept._store._segment.used()  # type: ignore[attr-defined]
+    assert any(give() for give in segment.givers)
+    assert kept.stored() == 16 - pack_memory.GIVEN
+    assert kept._store._segment.used() < before - (pack_memory.GIVEN << 18)  # type: ignore[attr-defined]
+    assert all(int(kept[number][0]) == number for number in range(16))
+    assert kept.stored() == 16
+
+
+def test_what_is_removed_while_it_is_read_is_read_again(data: Decoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory is zero then."""
+    kept = cached(data, "memory", max_bytes=8 << 20)
+
+    def emptied(*given: Any) -> Any:
+        while any(give() for give in segment.givers):
+            pass
+        return given
+
+    list(kept)
+    monkeypatch.setattr(sample_cache, "gather", lambda *given: gather(*emptied(*given)))
+    assert kept.__getbatch__(np.arange(3), np.empty) is NotImplemented
+    monkeypatch.undo()
+    list(kept)
+    assert kept.__getbatch__(np.arange(3), lambda *given: np.empty(*emptied(*given))) is NotImplemented
+    list(kept)
+    monkeypatch.setattr(pack_memory, "bytes", lambda record: bytes(*emptied(record)), raising=False)
+    assert plain(kept[4]) == plain(sample(4))
+    monkeypatch.undo()
+    with DataLoader(kept, batch_size=COUNT) as loader:
+        (batch,) = loader
+    assert plain(batch["x"]) == plain(default_collate([sample(number) for number in range(COUNT)])["x"])
 
 
 # --- what is delivered ---
@@ -225,17 +329,11 @@ class Drawing(Decoding):
         self.name = name
 
     def __getitem__(self, index: int) -> Any:
-        if self.name == "torch":
-            import torch
-
-            return float(torch.rand(()))
         return random.random() if self.name == "random" else np.random.rand()
 
 
-@pytest.mark.parametrize("name", ["random", "numpy.random", "torch"])
+@pytest.mark.parametrize("name", ["random", "numpy.random"])
 def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
-    if name == "torch":
-        pytest.importorskip("torch")
     said = rf"^sample 0 .*draws from {name} while it is kept"
     data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
     with pytest.warns(UserWarning, match=said) as told:
@@ -281,7 +379,8 @@ def made(code: str) -> Any:
 
 def test_identity_is_the_same_in_another_process() -> None:
     code = (
-        "import numpy as np; from feedline import *; from feedline.sources.samples.identity import identity_of; "
+        "import numpy as np; from feedline import ArrayDataset, StackDataset, Subset; "
+        "from feedline.sources.samples.identity import identity_of; "
         "data = StackDataset(x=ArrayDataset(np.arange(3)), y=[{'a', 'b', 'c'}, lambda: {'d', 'e', 'f'}, 0.5]); "
         "print(identity_of(Subset(data, [1, 2])))"
     )
@@ -373,13 +472,6 @@ def test_parts_of_a_mapped_file_differ(tmp_path: Path) -> None:
     assert identity_of([rows[5:]]) == identity_of([np.load(tmp_path / "rows.npy", mmap_mode="r")[5:]])
 
 
-def test_a_tensor_is_its_values() -> None:
-    torch = pytest.importorskip("torch")
-    assert identity_of(torch.arange(5)) == identity_of(torch.arange(5)) != identity_of(torch.arange(1, 6))
-    assert identity_of(torch.arange(5)) != identity_of(torch.arange(5).float())
-    assert identity_of(torch.arange(6)[::2]) == identity_of(torch.tensor([0, 2, 4]))
-
-
 def test_a_file_that_was_replaced_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one")
@@ -435,13 +527,27 @@ def test_what_cannot_be_told_needs_a_key(tmp_path: Path, data: Decoding) -> None
 # --- the folder ---
 
 
+def test_memory_is_bounded_and_what_was_used_last_stays() -> None:
+    bound = 64 * 8192
+    memory = PackMemory("bounded", 300, bound)
+    before = memory._segment.used()
+    for number in range(300):
+        memory.write(number, bytes([number % 256]) * 2_000)
+        memory.read(0)
+        assert memory._segment.used() - before <= bound
+    kept = [number for number in range(300) if memory.read(number) is not None]
+    assert {0, 299} < set(kept)
+    assert 100 <= len(kept) <= 128
+    assert all(bytes(memory.read(number) or b"") == bytes([number % 256]) * 2_000 for number in kept)
+
+
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
     folder = PackFolder(tmp_path, "a", 100, 64_000)
     for number in range(100):
         folder.write(number, bytes([number]) * 2_000)
         folder.read(0)
         for path in tmp_path.glob("a/*.pack"):  # a second has passed
-            os.utime(path, (1, 1)) if folder._opened()._mapped.get(int(path.stem, 16)) is None else None
+            os.utime(path, (1, 1)) if cast(Any, folder._opened())._mapped.get(int(path.stem, 16)) is None else None
     kept = [number for number in range(100) if folder.read(number) is not None]
     assert 0 in kept
     assert 99 in kept
@@ -531,6 +637,36 @@ print("whole")
         assert run.stdout == "whole\n", run
 
 
+@pytest.mark.parametrize("kind", ["folder", "memory", "objects"])
+def test_a_child_that_is_forked_while_a_lock_is_held_does_not_hold_it_on(tmp_path: Path, kind: str) -> None:
+    """It has the same descriptor, and nobody could store anything as long as it lives."""
+    if kind == "folder":
+        locked = cast(Any, PackFolder(tmp_path, "a", 3, 1_000_000))._opened()._locked
+    elif kind == "memory":
+        memory = PackMemory("forked", 3, 1_000_000)
+        locked = partial(cast(Any, memory._opened())._locked, LOCK_EX | LOCK_NB)
+    else:
+        locked = CacheFolder(tmp_path, 1_000_000)._locked
+    ours, its = os.pipe()
+    with locked():
+        child = os.fork()
+        if not child:
+            os.read(ours, 1)
+            os._exit(0)
+    os.close(ours)
+    try:
+        if kind == "memory":
+            with locked():
+                pass
+        else:
+            with open(tmp_path / {"folder": "lock", "objects": "total"}[kind], "ab") as file:
+                flock(file, LOCK_EX | LOCK_NB)  # or an error
+    finally:
+        os.write(its, b"x")
+        os.close(its)
+        os.waitpid(child, 0)
+
+
 @pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
 def test_a_folder_that_can_only_be_read_is_read(
     tmp_path: Path, data: Decoding, monkeypatch: pytest.MonkeyPatch, error: int
@@ -559,7 +695,7 @@ def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> N
     program = [packs_killed_at_every_line.__file__, str(tmp_path)]
     done = subprocess.run([sys.executable, *program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 80
+    assert min(map(int, done.stdout.split())) > 80
 
 
 @pytest.mark.parametrize(
@@ -584,79 +720,3 @@ def test_an_async_dataset_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match="async"):
         cached(Remote(tmp_path), tmp_path)
-
-
-# --- written ahead ---
-
-
-def rows(number: int) -> dict[str, Any]:
-    return {"x": np.arange(4, dtype=np.float32) + number, "label": number, "name": f"n{number}"}
-
-
-class Rows(Decoding):
-    fail_at = -1
-
-    def __getitem__(self, index: int) -> Any:
-        super().__getitem__(index)
-        if index == Rows.fail_at:
-            raise KeyboardInterrupt
-        return rows(index)
-
-
-@pytest.fixture
-def fails_at() -> Iterator[Any]:
-    yield lambda number: setattr(Rows, "fail_at", number)
-    Rows.fail_at = -1
-
-
-@pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any, format: str, threads: int) -> None:
-    data, out = Rows(tmp_path / "read", 200), tmp_path / "out"
-    options: dict[str, Any] = {"format": format, "per_shard": 64, "num_threads": threads, "progress": False}
-    fails_at(150)
-    with pytest.raises(KeyboardInterrupt):
-        materialize(data, out, key="rows", **options)
-    fails_at(-1)
-    done = materialize(data, out, key="rows", **options)
-    assert done.samples == 200
-    assert done.found == 128
-    assert done.bytes > 200 * 16
-    again = materialize(data, out, key="rows", **options)
-    assert (again.found, str(again).split(";")[0]) == (200, "0 samples written, 200 were there")
-    if format == "cache":
-        before = len(data.reads())
-        assert plain(list(cached(data, out, key="rows"))) == plain([rows(number) for number in range(200)])
-        assert len(data.reads()) == before
-        assert "instead of" in str(done)
-    elif format == "parquet":
-        read = ParquetDataset(f"{out}/*.parquet")
-        assert plain([read[number] for number in range(200)]) == plain([rows(number) for number in range(200)])
-    else:
-        shards = TarDataset(f"{out}/*.tar")
-        got = [(each["x.npy"], each["label.cls"], each["name.txt"]) for each in map(shards.__getitem__, range(200))]
-        assert plain(got) == plain([tuple(rows(number).values()) for number in range(200)])
-    assert not [*out.glob("*.new")]
-
-
-def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
-    materialize([{"a": 1}], tmp_path, format="tar", progress=False)
-    with pytest.raises(OptionError, match="has samples of something else: identity differ"):
-        materialize([{"a": 2}], tmp_path, format="tar", progress=False)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "a.tar").write_bytes(b"")
-    with pytest.raises(OptionError, match=r"files that materialize did not write"):
-        materialize([{"a": 2}], tmp_path / "other", format="tar", progress=False)
-
-
-@pytest.mark.parametrize(
-    ("samples", "format", "match"),
-    [
-        ([np.ones((2, 2))], "tar", "sample 0 is a ndarray; shards need dicts or tuples"),
-        ([{"x": np.ones((2, 2))}], "parquet", r"sample 0 has an array of shape \(2, 2\) in 'x'"),
-        ([{"x": 1}, {"y": 1}], "parquet", "sample 1 has other fields"),
-    ],
-)
-def test_samples_that_are_no_rows_are_named(tmp_path: Path, samples: Any, format: str, match: str) -> None:
-    with pytest.raises(OptionTypeError, match=match):
-        materialize(samples, tmp_path, format=format, progress=False)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from contract import MapContract, plain
 from hypothesis import given
 from hypothesis import strategies as st
-from made_media import FILMS, decoded, film
+from kinds import few
+from made_media import FILMS, decoded, film, turned
 
 from feedline import DataLoader, MissingPackage, OptionError, OptionTypeError, SourceError
 from feedline.sources import VideoClip, VideoDataset
@@ -217,6 +220,69 @@ def test_damaged_films_are_named_and_left_out(folder: Path, tmp_path: Path, ever
     (tmp_path / "sound.mp4").write_bytes((folder / "b-frames.mp4").read_bytes())
     assert data.at(4, 0.0).shape == (50, 48, 64, 3)
     assert whole
+
+
+@pytest.mark.parametrize(
+    ("matrix", "upright"),
+    [
+        ((0, 1, -1, 0), lambda picture: np.rot90(picture, -1)),  # as a telephone that is held upright writes it
+        ((-1, 0, 0, -1), lambda picture: np.rot90(picture, 2)),
+        ((0, -1, 1, 0), np.rot90),
+        ((-1, 0, 0, 1), np.fliplr),
+        ((0, 1, 1, 0), lambda picture: picture.swapaxes(0, 1)),
+        ((1, 0, 0, 1), np.array),
+    ],
+)
+def test_pictures_are_upright(folder: Path, films: dict[str, Any], matrix: Any, upright: Any) -> None:
+    film = turned((folder / "b-frames.mp4").read_bytes(), matrix)
+    clip, sized = VideoClip(2), VideoClip(1, size=(32, 16))
+    expected = np.stack([upright(picture) for picture in films["b-frames.mp4"][1][30:32]])
+    start = films["b-frames.mp4"][0][30] + 1e-4
+    assert plain(clip.read(film, clip.index(film), start=start)) == plain(np.ascontiguousarray(expected))
+    assert sized.read(film, sized.index(film), start=start).shape == (1, 32, 16, 3)
+
+
+@pytest.mark.parametrize("matrix", [(0.7, 0.7, -0.7, 0.7), (2, 0, 0, 1), (1, 0, 1, 0)])
+def test_films_that_are_turned_otherwise_are_refused(folder: Path, matrix: Any) -> None:
+    film = turned((folder / "b-frames.mp4").read_bytes(), matrix)
+    clip = VideoClip(2)
+    with pytest.raises(SourceError, match="its header turns pictures in a way that is no multiple of 90°"):
+        clip.read(film, clip.index(film), start=0.0)
+
+
+def test_clips_of_a_damaged_avi_are_what_the_whole_film_shows_or_errors(folder: Path, tmp_path: Path) -> None:
+    """FFmpeg counts the times of an AVI if it is read on, and looks them up if it is read from somewhere."""
+    whole, random, clip = (folder / "old.avi").read_bytes(), np.random.default_rng(3), VideoClip(2)
+    chunks, same, path = [found.start() for found in re.finditer(b"00dc", whole)], 0, tmp_path / "a.avi"
+    for _ in range(few(100)):
+        at = chunks[random.integers(10, 30)] + random.integers(-40, 8)
+        path.write_bytes(whole[:at] + random.bytes(50) + whole[at + 50 :])
+        try:
+            index, (times, pictures) = clip.index(str(path)), decoded(path)
+        except (SourceError, av.FFmpegError):
+            continue
+        for number in range(20, len(index.times) - 1, 9):
+            start = float(index.times[number] - index.times[0]) * index.unit
+            try:
+                got = clip.read(str(path), index, start=start)
+            except SourceError:
+                continue
+            first = int(np.argmin(np.abs(np.array(times) - start)))
+            assert np.array_equal(got, pictures[first : first + 2])
+            same += 1
+    assert same >= 20
+
+
+def test_a_broadcast_that_lacks_packets_is_an_error_there(folder: Path, films: dict[str, Any], tmp_path: Path) -> None:
+    """FFmpeg would conceal it."""
+    whole, (times, pictures) = (folder / "broadcast.ts").read_bytes(), films["broadcast.ts"]
+    at = len(whole) // 376 * 188
+    (tmp_path / "a.ts").write_bytes(whole[:at] + whole[at + 2 * 188 :])
+    data = VideoDataset([tmp_path / "a.ts"], frames=2)
+    assert np.array_equal(data.at(0, 0.0), pictures[:2])
+    with pytest.raises(SourceError, match=r"a\.ts: is damaged or has changed: no frame can be decoded 1\S* seconds"):
+        [data.at(0, time + 1e-4) for time in times[20:40]]
+    assert np.array_equal(data.at(0, times[50] + 1e-4), pictures[50:52])
 
 
 def test_a_film_that_has_changed_since(folder: Path, tmp_path: Path) -> None:

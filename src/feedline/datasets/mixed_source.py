@@ -56,6 +56,10 @@ class MixedSource:
         self.passes += 1
         self.read, self._seen, self._elements = 0, 0, None
 
+    def let_go(self) -> None:
+        """Nothing more will be read of it."""
+        self._elements = None
+
     def _opened(self) -> Iterator[Any]:
         if self._elements is None:
             before = count_reads()

@@ -150,6 +150,8 @@ class MixtureReading:
             self._place += 1
             return (element, number) if self._stream.with_source else element
         self._over = True
+        for source in self._sources:  # what they have open may be large, and who holds the mixture may hold it longer
+            source.let_go()
         raise StopIteration
 
     def counts(self) -> dict[str, tuple[int, int]]:

@@ -138,16 +138,20 @@ SourceCounts = tuple[tuple[str, int, int], ...]
 """Of some sources of a mixture: the name, samples, and how often it came to its end."""
 
 
-def since(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> SourceCounts:
-    """What has been added to the counts.
+def since(
+    before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], is_first: bool = False
+) -> SourceCounts:
+    """What has been added to the counts; when it is asked for first, also of those to which nothing was.
 
     >>> since({"a": (1, 0), "b": (1, 0)}, {"a": (5, 1), "b": (1, 0)})
     (('a', 4, 1),)
+    >>> since({"a": (0, 0), "b": (0, 0)}, {"a": (5, 1), "b": (0, 0)}, is_first=True)
+    (('a', 5, 1), ('b', 0, 0))
     """
     return tuple(
         (name, samples - before[name][0], passes - before[name][1])
         for name, (samples, passes) in after.items()
-        if (samples, passes) != before[name]
+        if is_first or (samples, passes) != before[name]
     )
 
 

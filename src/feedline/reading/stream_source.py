@@ -72,6 +72,7 @@ class StreamSource:
         self._announce = announce
         self._keeper = keeper
         self._counted = elements.counts() if isinstance(elements, MixtureReading) else {}
+        self._has_counted = False
         self._dataset = dataset if is_stateful(dataset) else None
         self._problem: Record = {}
         self.tell_first: Callable[[bytes | NoState], None] | None = None
@@ -129,7 +130,8 @@ class StreamSource:
         if not isinstance(self._elements, MixtureReading):
             return ()
         before, self._counted = self._counted, self._elements.counts()
-        return since(before, self._counted)
+        first, self._has_counted = not self._has_counted, True
+        return since(before, self._counted, first)
 
     @property
     def of(self) -> str:

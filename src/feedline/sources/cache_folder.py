@@ -157,6 +157,7 @@ class CacheFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
         finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has the descriptor, too
             os.close(descriptor)
 
     def _path_of(self, key: bytes) -> Path:

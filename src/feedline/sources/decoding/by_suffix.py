@@ -54,7 +54,7 @@ class Decoders:
         decoders: Mapping[str, Decode] | None = None,
     ) -> None:
         check_choice("mode", mode, tuple(MODES))
-        first = check_flag("channels_first", channels_first)
+        first = self.channels_first = check_flag("channels_first", channels_first)
         self.max_bytes = check_whole("max_bytes", max_bytes, 1)
         most = check_whole("max_pixels", max_pixels, 1)
         pictures = Pictures(check_size(size), mode, most, check_flag("upright", upright), first).chosen()
@@ -96,6 +96,10 @@ class Decoders:
                 return found
             at = last.find(".", at + 1)
         return ""
+
+    def has_own(self, suffix: str) -> bool:
+        """Has the user given a decoder for that suffix?"""
+        return suffix in self._own
 
     def __call__(self, data: bytes, name: str) -> Any:
         """The contents of an object or of a shard's member."""

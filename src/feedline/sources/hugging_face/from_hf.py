@@ -2,9 +2,10 @@
 
 Takes: a `datasets.Dataset` or `datasets.IterableDataset`. Gives: `from_hf`.
 Promises: a sample is what `dataset.with_format("numpy")[i]` is, indices (select, shuffle) and columns included; only
-pictures are decoded by feedline's decoders. Columns that are not plain are read by `datasets` itself. A stream is
-shared out by its shards over ranks and workers, each element once, and continues from where it was.
-Not its job: columns of numbers (hf_columns), formats and transforms of `datasets` (map the result instead).
+pictures and recordings are decoded by feedline's decoders. Columns that are not plain are read by `datasets` itself. A
+stream is shared out by its shards over ranks and workers, each element once, and continues from where it was.
+Not its job: columns of numbers (hf_columns), of files (hf_media), formats and transforms of `datasets` (map the result
+instead).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 
 from feedline.datasets import Dataset, Empty, IntArray
 from feedline.datasets.reading import position
-from feedline.errors import OptionError, OptionTypeError, SourceError
+from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.missing_packages import extra
 from feedline.sources.decoding import Decoders
 from feedline.sources.hugging_face.hf_columns import column_of
+from feedline.sources.hugging_face.hf_media import media_of
 from feedline.sources.sharing import State, Unit, UnitStream
 
 _FORMATS = (None, "numpy", "torch", "python", "jax")
-_PICTURES = ((b"\x89PNG", ".png"), (b"\xff\xd8", ".jpg"), (b"GIF8", ".gif"), (b"BM", ".bmp"), (b"RIFF", ".webp"))
 
 
 def from_hf(dataset: Any, *, decoders: Decoders | None = None) -> HuggingFaceDataset | HuggingFaceStream:
@@ -65,25 +66,22 @@ class HuggingFaceDataset(Dataset[Any]):
         self._names: list[str] = form["columns"]
         self._plain = not kwargs
         self._decoders = Decoders() if decoders is None else decoders
-        features = dataset.features
-        self._pictures = [
-            name for name in self._names if type(features[name]).__name__ == "Image" and features[name].decode
-        ]
         self._open()
 
     def _open(self) -> None:
-        table = self.dataset.data
-        names = [name for name in self._names if name not in self._pictures]
+        table, features = self.dataset.data, self.dataset.features
+        media = {name: media_of(name, table.column(name), features[name], self._decoders) for name in self._names}
+        self._media = {name: column for name, column in media.items() if column is not None}
+        names = [name for name in self._names if name not in self._media]
         found = {name: column_of(table.column(name)) for name in names} if self._plain else {}
         self._columns = {name: column for name, column in found.items() if column is not None}
         self._others = [name for name in names if name not in self._columns]
         self._slow = self.dataset.select_columns(self._others) if self._others else None
-        self._bytes = {name: table.column(name) for name in self._pictures}
         mapping = self.dataset._indices
         self._rows = None if mapping is None else mapping.column(0).to_numpy()
 
     def __getstate__(self) -> dict[str, Any]:
-        opened = ("_columns", "_slow", "_bytes", "_rows")
+        opened = ("_columns", "_slow", "_media", "_rows")
         return {name: value for name, value in self.__dict__.items() if name not in opened}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -99,7 +97,7 @@ class HuggingFaceDataset(Dataset[Any]):
         return len(self.dataset)
 
     def _reads_batches(self) -> bool:
-        return not self._others and not self._pictures
+        return not self._others and not self._media
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         place = position(index, len(self), "HuggingFaceDataset")
@@ -110,21 +108,7 @@ class HuggingFaceDataset(Dataset[Any]):
     def _value(self, name: str, row: int, place: int, others: dict[str, Any]) -> Any:
         if name in self._columns:
             return self._columns[name].one(row)
-        return self._picture(name, row, place) if name in self._bytes else others[name]
-
-    def _picture(self, name: str, row: int, place: int) -> Any:
-        found = self._bytes[name][row].as_py()
-        if found is None:
-            return None
-        data, path = found["bytes"], found["path"] or ""
-        if data is None:
-            with open(path, "rb") as file:
-                data = file.read()
-        suffix = next((suffix for magic, suffix in _PICTURES if data.startswith(magic)), ".tif")
-        try:
-            return self._decoders.decode(f"picture{suffix}", data)
-        except SourceError as error:
-            raise SourceError(f"row {place}, column {name!r} {path!r}: {error}") from error
+        return self._media[name].one(row, place) if name in self._media else others[name]
 
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
         if not self._reads_batches():

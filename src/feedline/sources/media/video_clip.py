@@ -1,8 +1,9 @@
 """One clip of a film: the frames at given times, decoded from the nearest frame before that needs no other.
 
 Takes: a film, where its frames are (video_index), a time. Gives: pixels, uint8, (frames, height, width, 3).
-Promises: each frame is the one that decoding the whole film shows at that time; nothing before the nearest key frame
-and nothing after the last frame that is needed is decoded; frames that are not where the index says are an error.
+Promises: each frame is the one that decoding the whole film shows at that time, upright; nothing before the
+nearest key frame and nothing after the last frame that is needed is decoded; frames that are not where the index says
+are an error.
 Not its job: which clips there are (clip_dataset), sound, resizing one picture (decoding.resizing).
 """
 
@@ -32,6 +33,7 @@ EARLIER = 10
 """Seconds before the first frame: where a seek to its own time finds a later one, which FFmpeg does near the end of
 what times in broadcasts can count."""
 _DAMAGED = "is damaged or has changed: no frame can be decoded {when}"
+_TURNED = "its header turns pictures in a way that is no multiple of 90°: {matrix}"
 
 
 class VideoClip:
@@ -173,7 +175,7 @@ class VideoClip:
         return found
 
     def _pixels(self, picture: Any) -> Array:
-        pixels: Array = picture.to_ndarray(format="rgb24")
+        pixels: Array = _upright(picture.to_ndarray(format="rgb24"), picture)
         return pixels if self.size is None else resized(pixels, self.size, self._vector)
 
 
@@ -181,12 +183,34 @@ def _from(container: Any, stream: Any, film: Frames, key: int, time: int) -> Ite
     """The pictures from that key frame on, or from an earlier one: some formats only seek roughly."""
     for earlier in range(key, -1, -1):
         container.seek(int(film.keys[earlier]), stream=stream, backward=True, any_frame=False)
-        pictures = container.decode(stream)
+        pictures = _pictures(container, stream, film)
         first = next(pictures, None)
         if first is not None and time_of(first) <= time:
             return _chain(first, pictures)
     container.seek(int(film.times[0]) - round(EARLIER / film.unit), stream=stream, backward=True)
-    return iter(container.decode(stream))
+    return _pictures(container, stream, film)
+
+
+def _pictures(container: Any, stream: Any, film: Frames) -> Iterator[Any]:
+    """The pictures from here on, as long as packets are whole: what is missing in one, FFmpeg conceals."""
+    for packet in container.demux(stream):
+        if packet.is_corrupt:
+            raise SourceError(_DAMAGED.format(when=_second(film, time_of(packet))))
+        yield from packet.decode()
+
+
+def _upright(pixels: Array, picture: Any) -> Array:
+    """The picture as a player shows it: telephones store how they were held."""
+    found = picture.side_data.get("DISPLAYMATRIX")
+    if found is None:
+        return pixels
+    matrix = np.frombuffer(bytes(found), np.int32).reshape(3, 3)[:2, :2] / 65536
+    across, down = matrix.sum(axis=0)  # where what was to the right and below goes to
+    if sorted(np.abs(matrix).ravel()) != [0, 0, 1, 1] or not across or not down:
+        raise SourceError(_TURNED.format(matrix=matrix.tolist()))
+    if not matrix[0, 0]:
+        pixels = pixels.swapaxes(0, 1)
+    return np.ascontiguousarray(pixels[:: int(down), :: int(across)])
 
 
 def _chain(first: Any, others: Iterator[Any]) -> Iterator[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from feedline.datasets import IntArray
 from feedline.errors import SourceError
 
-VERSION = 2
+VERSION = 3
 
 
 class Frames(NamedTuple):
@@ -81,8 +81,10 @@ def frames_of(container: Any) -> Frames:
         raise SourceError("has no frame that can be decoded")
     order = np.argsort(np.array(times, np.int64), kind="stable")
     ordered = np.array(times, np.int64)[order]
-    if container.format.name == "mpeg" or not np.diff(ordered).all():
-        keys = []  # a program stream has few times; FFmpeg guesses the others, and differently after a seek
+    # A program stream has few times; FFmpeg guesses the others, otherwise after a seek. So it does in a damaged AVI.
+    is_damaged = container.format.name == "avi" and stream.frames not in (0, len(times))
+    if container.format.name == "mpeg" or is_damaged or not np.diff(ordered).all():
+        keys = []
     last = lengths[order[-1]] or (int(np.median(np.diff(ordered))) if len(ordered) > 1 else 0)
     return Frames(ordered, np.sort(np.array(keys, np.int64)), float(stream.time_base), int(last))
 

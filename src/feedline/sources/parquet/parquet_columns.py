@@ -1,8 +1,8 @@
 """Rows of a table as samples: dicts of NumPy numbers and arrays, texts, bytes, or other Python values.
 
 Takes: a decoded table. Gives: rows, or whole columns as arrays.
-Promises: numbers keep their type; lists of numbers are arrays (a list with a missing number stays a list); a missing
-value is None. Samples are copies: no sample keeps the table alive, or can change it.
+Promises: numbers keep their type; lists of numbers are arrays (a list with a missing number stays a list), and so are
+tensors of one shape; a missing value is None. Samples are copies: no sample keeps the table alive, or can change it.
 Not its job: reading (opening), which rows (dataset, stream).
 """
 
@@ -57,13 +57,19 @@ class _ArrowColumn:
         self.array: Array | None = None
         self.bytes: int = self._values.nbytes  # a dictionary's words are counted each time they occur
         kind = self._values.type
+        self._shape: tuple[int, ...] = (-1,)
+        """Of each list."""
+        if _is_tensor(kind):
+            self._shape = tuple(kind.shape)
+            self._values = self._values.storage
+            kind = kind.storage_type
         if _is_number(types, kind):
             self._numbers = _as_numpy(self._values)
             self.array = self._numbers if self._valid is None else None
         elif _is_list(types, kind) and _is_number(types, kind.value_type):
-            self._take_lists(types.is_fixed_size_list(kind))
+            self._take_lists()
 
-    def _take_lists(self, fixed: bool) -> None:
+    def _take_lists(self) -> None:
         compute = extra("pyarrow.compute", "arrow", "ParquetDataset")
         flat = self._values.flatten()
         lengths = np.asarray(compute.list_value_length(self._values).fill_null(0))
@@ -71,8 +77,9 @@ class _ArrowColumn:
         self._begins = self._ends - lengths
         holes = np.flatnonzero(~np.asarray(flat.is_valid(), np.bool_))
         self._with_holes = set(np.searchsorted(self._ends, holes, side="right").tolist())
-        if fixed and self._valid is None and not self._with_holes and len(lengths):
-            self.array = self._items.reshape(len(lengths), int(lengths[0]))
+        if self._valid is None and not self._with_holes and len(lengths) and (lengths == lengths[0]).all():
+            shape = (int(lengths[0]),) if self._shape == (-1,) else self._shape
+            self.array = self._items.reshape(len(lengths), *shape)
 
     def values(self, rows: IntArray) -> list[Any]:
         """The values of those rows."""
@@ -92,11 +99,16 @@ class _ArrowColumn:
             return None
         if self._items is None or row in self._with_holes:
             return self._values[row].as_py()
-        return self._items[self._begins[row] : self._ends[row]].copy()
+        return self._items[self._begins[row] : self._ends[row]].reshape(self._shape).copy()
 
 
 def _is_number(types: Any, kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _is_tensor(kind: Any) -> bool:
+    arrow = extra("pyarrow", "arrow", "ParquetDataset")
+    return isinstance(kind, arrow.FixedShapeTensorType) and not kind.permutation
 
 
 def _is_list(types: Any, kind: Any) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 from feedline.datasets import read_samples
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_choice, check_flag, check_whole
-from feedline.errors.missing_packages import extra
+from feedline.sources.samples.parquet_shards import ParquetShards
 from feedline.sources.samples.sample_cache import UNBOUNDED, CachedDataset, cached
 from feedline.sources.tar.index import SUFFIX
 from feedline.sources.tar.writer import TarWriter
@@ -77,7 +77,8 @@ def materialize(
 
     `format="cache"` is read by `cached(dataset, out)`. "tar" and "parquet" are files of `per_shard` samples, for
     `TarDataset` and `ParquetDataset`, and need samples that are dicts (or tuples, whose fields are then named 0, 1, …)
-    of arrays, numbers, texts and bytes; in Parquet arrays have one dimension.
+    of arrays, numbers, texts and bytes. In Parquet each field has one type in all samples, that of the first sample;
+    what does not fit is refused.
 
     It may be stopped at any moment and called again. `key` is that of `cached`.
 
@@ -126,6 +127,7 @@ class _Writing:
 
     def into_shards(self, out: Path, format: str, per_shard: int) -> int:
         _claim(out, {"identity": self._data._store.identity, "format": format, "per_shard": per_shard})
+        write = _write_tar if format == "tar" else ParquetShards(out).write
         found = 0
         for number, first in enumerate(range(0, len(self._data), per_shard)):
             indices = range(first, min(first + per_shard, len(self._data)))
@@ -135,7 +137,7 @@ class _Writing:
                 self._bar.more(len(indices))
             else:
                 rows = (row for samples in self._samples(indices) for row in samples)
-                _WRITERS[format](path, rows)
+                write(path, ((index, _fields(index, sample)) for index, sample in rows))
         return found
 
     def _samples(self, indices: Sequence[int]) -> Iterator[list[tuple[int, Any]]]:
@@ -196,18 +198,27 @@ def _claim(out: Path, manifest: dict[str, Any]) -> None:
 def _fields(index: int, sample: Any) -> dict[str, Any]:
     if isinstance(sample, tuple | list):
         return {str(number): value for number, value in enumerate(sample)}
-    if isinstance(sample, dict):
-        return sample
-    raise OptionTypeError(
-        f"sample {index} is a {type(sample).__name__}; shards need dicts or tuples: use format='cache', or map it first"
-    )
+    if not isinstance(sample, dict):
+        raise OptionTypeError(
+            f"sample {index} is a {type(sample).__name__}; shards need dicts or tuples: use format='cache', or map it "
+            "first"
+        )
+    for name in sample:
+        if not isinstance(name, str):
+            raise OptionTypeError(f"sample {index} has the field {name!r}; shards need fields with texts as names")
+    return sample
 
 
-def _write_tar(path: Path, rows: Iterator[tuple[int, Any]]) -> None:
+def _write_tar(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> None:
     with TarWriter(path) as writer:
-        for index, sample in rows:
-            named = dict(_tar_field(name, value) for name, value in _fields(index, sample).items())
-            writer.write({"__key__": f"{index:09}", **named})
+        for index, fields in rows:
+            try:
+                named = dict(_tar_field(name, value) for name, value in fields.items())
+                if len(named) < len(fields):
+                    raise OptionError(f"of its fields {[*fields]} two would have one name in the tar file")
+                writer.write({"__key__": f"{index:09}", **named})
+            except (TypeError, ValueError) as error:  # OptionTypeError and OptionError are such, too
+                raise OptionTypeError(f"sample {index} cannot be written: {error}") from error
 
 
 def _tar_field(name: str, value: Any) -> tuple[str, Any]:
@@ -218,41 +229,6 @@ def _tar_field(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{name}.cls", value
     return f"{name}.npy", np.asarray(value)
-
-
-def _write_parquet(path: Path, rows: Iterator[tuple[int, Any]]) -> None:
-    arrow = extra("pyarrow", "arrow", "materialize")
-    parquet = extra("pyarrow.parquet", "arrow", "materialize")
-    columns: dict[str, list[Any]] = {}
-    for count, (index, sample) in enumerate(rows, 1):
-        for name, value in _fields(index, sample).items():
-            columns.setdefault(name, []).append(_parquet_value(index, name, value))
-        if any(len(values) != count for values in columns.values()):
-            raise OptionTypeError(f"sample {index} has other fields than those before it, so it is no row of a table")
-    table = arrow.table({name: _column(arrow, values) for name, values in columns.items()})
-    unfinished = path.with_suffix(".new")
-    parquet.write_table(table, unfinished)
-    os.replace(unfinished, path)
-
-
-def _parquet_value(index: int, name: str, value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.ndim > 1:
-        raise OptionTypeError(
-            f"sample {index} has an array of shape {value.shape} in {name!r}; Parquet has columns of numbers and of "
-            "arrays of one dimension: use format='tar' or 'cache'"
-        )
-    return value
-
-
-def _column(arrow: Any, values: list[Any]) -> Any:
-    first = values[0]
-    lengths = {len(value) for value in values} if isinstance(first, np.ndarray) and first.ndim else set()
-    if len(lengths) == 1:
-        return arrow.FixedSizeListArray.from_arrays(arrow.array(np.concatenate(values)), lengths.pop())
-    return arrow.array(values)
-
-
-_WRITERS = {"tar": _write_tar, "parquet": _write_parquet}
 
 
 def _taken(folder: Path) -> int:

@@ -146,7 +146,7 @@ def gather(records: list[memoryview], empty: Empty) -> Any:
         return NotImplemented
     (length,) = LENGTH.unpack_from(records[0])
     head = bytes(records[0][: LENGTH.size + length])
-    if any(record[: len(head)] != head for record in records):
+    if any(record[: len(head)].tobytes() != head for record in records):  # views are compared byte by byte
         return NotImplemented
     columns = []
     for leaf in form.leaves:

@@ -5,21 +5,21 @@ Promises: a sample is what the dataset gave; it shares no memory with the cache.
 other code, has left in the folder is not used. If the folder cannot be written, reading continues without it, with one
 warning. A sample that draws from `feedline.rng()` while it is kept is warned of, and of the first ones also one that
 draws from `random`, `numpy.random` or torch: all epochs would have the same draw.
-Not its job: storing (pack_folder), telling datasets apart (identity), random augmentation (`cached(…).map(augment)`).
+Not its job: storing (pack_folder, pack_memory), telling datasets apart (identity), random augmentation
+(`cached(…).map(augment)`).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from feedline.datasets import (
     Dataset,
@@ -36,15 +36,15 @@ from feedline.datasets import (
 from feedline.datasets.reading import position
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_whole
-from feedline.machine.finalizers import undisturbed
 from feedline.randomness.rng import has_drawn
 from feedline.randomness.states import global_states
 from feedline.sources.samples.identity import identity_of
 from feedline.sources.samples.pack_folder import PackFolder
+from feedline.sources.samples.pack_memory import PackMemory
+from feedline.sources.samples.packs import Packs
 from feedline.sources.samples.records import gather, pack, unpack
 
-FORMAT = "1"
-SHARED_MEMORY = Path("/dev/shm")
+FORMAT = "2"
 UNBOUNDED = 1 << 62
 WATCHED = 20
 """Reads of a process that are watched for draws from global generators: with torch, each takes 0.35 ms longer."""
@@ -53,10 +53,9 @@ WATCHED = 20
 class CachedDataset(Dataset[Any]):
     """What `cached` gives."""
 
-    def __init__(self, dataset: Any, store: PackFolder, in_use: _InUse | None = None) -> None:
+    def __init__(self, dataset: Any, store: Packs) -> None:
         self.dataset = dataset
         self._store = store
-        self._in_use = in_use
         self._length = store.count
         self._warned = False
         self._watched = 0
@@ -107,11 +106,17 @@ class CachedDataset(Dataset[Any]):
         ]
 
     def __getbatch__(self, indices: IntArray, empty: Empty) -> Any:
-        places: list[int] = indices.tolist()
-        if not places or min(places) < 0 or max(places) >= self._length:
-            places = [position(place, self._length, "CachedDataset") for place in places]
-        records = self._store.read_all(places)
-        return gather(records, empty) if records else NotImplemented
+        if not len(indices) or indices.min() < 0 or indices.max() >= self._length:
+            places = [position(place, self._length, "CachedDataset") for place in indices.tolist()]
+            indices = np.array(places, np.int64)
+        before = self._store.removals()
+        records = self._store.read_all(indices)
+        try:
+            batch = gather(records, empty) if records else NotImplemented
+        except Exception:
+            if before == self._store.removals():
+                raise
+        return batch if before == self._store.removals() else NotImplemented
 
     def _kept(self, place: int, sample: Any) -> Any:
         if has_drawn():
@@ -120,8 +125,8 @@ class CachedDataset(Dataset[Any]):
         if not self._told and self._store.problem is not None:
             self._told = True
             warnings.warn(
-                f"the cache in {self._store.folder} cannot be written ({self._store.problem}), so nothing more is kept "
-                "in it. Give another folder, or a smaller max_bytes if the disk is full.",
+                f"the cache in {self._store} cannot be written ({self._store.problem}), so nothing more is kept "
+                "in it. Give another folder, or a smaller max_bytes if there is no room.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -155,7 +160,7 @@ class CachedDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         store = self._store
-        return f"CachedDataset({self.dataset!r}, {os.fspath(store.folder)!r}, max_bytes={store.max_bytes})"
+        return f"CachedDataset({self.dataset!r}, {str(store)!r}, max_bytes={store.max_bytes})"
 
 
 def cached(
@@ -164,8 +169,9 @@ def cached(
     """The dataset, whose samples are kept after they were read once, and read from there from then on.
 
     `where` is a folder, which any number of processes, machines' ranks and later runs may share; or "memory": then
-    samples are in shared memory (/dev/shm), for all workers and ranks of this machine, until the last of them ends.
-    If samples take more than `max_bytes`, those used least recently go first, some at a time; without it all are kept.
+    samples are in shared memory, for all workers and ranks of this machine, until the last of them ends.
+    If samples take more than `max_bytes`, those used least recently go first, some at a time. Without it a folder keeps
+    all, and memory as many as fit into half of what was free.
 
     What is kept is found again by what the dataset is: its class, attributes and code, and its `fingerprint` if it
     has one. Where that cannot be told, `key` has to say it.
@@ -187,14 +193,14 @@ def cached(
     if awaits(dataset):
         raise OptionError("samples of a dataset with an async __getitem__ cannot be cached: cache what it reads from")
     count = length_of(dataset, "dataset")
-    bound = UNBOUNDED if max_bytes is None else check_whole("max_bytes", max_bytes, least=1)
+    bound = None if max_bytes is None else check_whole("max_bytes", max_bytes, least=1)
     identity = _identity(dataset, count, key)
     if where == "memory":
-        return _in_memory(dataset, identity, count, bound)
+        return CachedDataset(dataset, PackMemory(identity, count, bound))
     if not isinstance(where, str | os.PathLike):
         raise OptionTypeError(f'where must be a folder or "memory"; got {where!r}')
     Path(where).mkdir(parents=True, exist_ok=True)
-    return CachedDataset(dataset, PackFolder(Path(where).absolute(), identity, count, bound))
+    return CachedDataset(dataset, PackFolder(Path(where).absolute(), identity, count, bound or UNBOUNDED))
 
 
 def _identity(dataset: Any, count: int, key: str | None) -> str:
@@ -202,58 +208,3 @@ def _identity(dataset: Any, count: int, key: str | None) -> str:
         raise OptionTypeError(f"key must be a text; got {key!r}")
     said = identity_of(dataset) if key is None else f"key {key}"
     return blake2b(f"{FORMAT} {count} {said}".encode(), digest_size=16).hexdigest()
-
-
-class _InUse:
-    """A lock on a folder in shared memory; who is the last to leave it removes the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._begin()
-
-    def _begin(self) -> None:
-        while True:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                descriptor = os.open(self.folder / "in-use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                flock(descriptor, LOCK_SH)
-                if os.fstat(descriptor).st_nlink:
-                    break
-                os.close(descriptor)  # it was removed just before it was locked
-        self._end = weakref.finalize(self, _end, self.folder, [descriptor])
-
-    def __getstate__(self) -> Path:
-        return self.folder
-
-    def __setstate__(self, folder: Path) -> None:
-        self.folder = folder
-        self._begin()
-
-
-@undisturbed
-def _end(folder: Path, held: list[int]) -> None:
-    """Remove the folder unless somebody else uses it. A forked child shares the lock, and so counts as its parent."""
-    if held:  # it may be run again, when the number is that of another file
-        os.close(held.pop())
-    with suppress(FileNotFoundError, BlockingIOError), open(folder / "in-use", "rb") as own:
-        flock(own, LOCK_EX | LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _in_memory(dataset: Any, identity: str, count: int, bound: int) -> CachedDataset:
-    prefix = f"feedline-{os.getuid()}-"
-    for left in SHARED_MEMORY.glob(f"{prefix}*"):  # of processes that were killed
-        with suppress(OSError):
-            _end(left, [])
-    folder = SHARED_MEMORY / f"{prefix}{identity}"
-    there = shutil.disk_usage(SHARED_MEMORY)
-    if bound == UNBOUNDED:
-        bound = there.total // 2
-    if bound > there.total:
-        raise OptionError(
-            f"max_bytes is {bound:,}, but shared memory (/dev/shm) has {there.total:,} bytes here. Give it more "
-            "(docker run --shm-size, or a volume of medium Memory in Kubernetes), a smaller max_bytes, or a folder on "
-            "disk: what fits into memory is read from memory there, too"
-        )
-    in_use = _InUse(folder)
-    return CachedDataset(dataset, PackFolder(folder, identity, count, bound), in_use)
