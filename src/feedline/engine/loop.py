@@ -265,6 +265,11 @@ class BatchIterator(Iterator[B]):
             with self._abandoned_by_errors():
                 self.fill()
 
+    @property
+    def meter(self) -> Meter:
+        """What counts this epoch."""
+        return self._meter
+
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of each worker process."""
         return self._crew.processes()

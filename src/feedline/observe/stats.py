@@ -35,6 +35,10 @@ class WorkerMemory:
     """The machine it runs on, if that may be another one (`workers="ray"`)."""
 
 
+BETWEEN, STEPS, DEVICE = "time between batches", "loader.step()", "device events"
+"""What the time of a step is based on, from the weakest to the strongest."""
+
+
 @dataclass(frozen=True)
 class EpochStats:
     """How batches flowed in an epoch, or in several. Times are in seconds.
@@ -75,6 +79,18 @@ class EpochStats:
     """Workers that died or were stuck, and were replaced."""
     staffed: float = 0.0
     """Workers × seconds; not `num_workers` × `seconds` if the number of workers changed."""
+    steps: int = 0
+    """How often `with loader.step():` was entered."""
+    stepping: float = 0.0
+    """The time inside `with loader.step():`, by the host's clock, without waiting for batches in it."""
+    device_stepping: float = 0.0
+    """By the device's events: its time in steps…"""
+    device_waiting: float = 0.0
+    """…the time it had nothing to do because a batch was missing…"""
+    device_other: float = 0.0
+    """…and the time between steps, for other reasons; as far as events were read."""
+    basis: str = BETWEEN
+    """What a step's time is based on: "device events", "loader.step()" or "time between batches" (docs/step.md)."""
 
     @property
     def samples_per_second(self) -> float:
@@ -97,6 +113,47 @@ class EpochStats:
         return min(1.0, self.waiting / self.seconds) if self.seconds else 0.0
 
     @property
+    def step(self) -> float:
+        """The loop's time in steps: inside `loader.step()`; without it, all the time between batches."""
+        is_said = self.steps > 0 and self.basis != BETWEEN  # in all the epochs that are summed up here
+        return self.stepping if is_said else max(0.0, self.seconds - self.waiting)
+
+    @property
+    def other(self) -> float:
+        """The rest of the loop's time, if `loader.step()` says what a step is: neither a step nor waiting."""
+        return max(0.0, self.seconds - self.waiting - self.step)
+
+    @property
+    def starved_share(self) -> float:
+        """The share of its time that the device waited for batches; without its events, that the loop did."""
+        return self._share(self.device_waiting, self.waiting_share)
+
+    @property
+    def step_share(self) -> float:
+        """The share of the device's time in steps; without its events, of the loop's."""
+        return self._share(self.device_stepping, self.step / self.seconds if self.seconds else 0.0)
+
+    @property
+    def other_share(self) -> float:
+        """The share of neither: logging, validation, saving between two steps."""
+        return self._share(self.device_other, self.other / self.seconds if self.seconds else 0.0)
+
+    @property
+    def shares(self) -> str:
+        """Step, waiting and the rest in words, and what they are based on.
+
+        >>> print(EpochStats(seconds=10.0, waiting=2.0, steps=5, stepping=7.0, basis="loader.step()").shares)
+        step 70 % of the time, waiting 20 %, other 10 % (loader.step())
+        """
+        whose = " of the device's time" if self.basis == DEVICE else " of the time"
+        told = f"step {self.step_share:.0%}{whose}, waiting {self.starved_share:.0%}, other {self.other_share:.0%}"
+        return f"{told} ({self.basis})".replace("%", " %")
+
+    def _share(self, on_device: float, on_host: float) -> float:
+        whole = self.device_stepping + self.device_waiting + self.device_other
+        return on_device / whole if self.basis == DEVICE and whole else min(1.0, on_host)
+
+    @property
     def utilisation(self) -> float:
         """The share of their time that workers worked; without workers, 0."""
         spent = self.fetching + self.collating + self.sending
@@ -115,12 +172,15 @@ class EpochStats:
         batches = self.batches + other.batches
         queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
         sums = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
-        return replace(other, queued=queued, **sums)
+        known = [each.basis for each in (self, other) if each.batches]
+        basis = min(known, key=(BETWEEN, STEPS, DEVICE).index, default=BETWEEN)
+        return replace(other, queued=queued, basis=basis, **sums)
 
 
 _ADDED = (
     *("seconds", "waiting", "batches", "samples", "bytes", "restarts"),
     *("fetching", "collating", "sending", "transferring", "delivering", "staffed"),
+    *("steps", "stepping", "device_stepping", "device_waiting", "device_other"),
 )
 
 
@@ -306,6 +366,8 @@ def _lines(stats: Stats) -> Iterator[str]:
     stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
     stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
+    if flow.basis != BETWEEN:
+        yield f"  {flow.shares}"
     if flow.num_workers:
         workers = f"{counted(flow.num_workers, 'worker')}, {flow.restarts} replaced"
         yield f"  {flow.queued:.2g} batches ready on average, {workers}"
