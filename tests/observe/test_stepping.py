@@ -188,7 +188,7 @@ def test_a_step_belongs_to_the_iteration_that_gave_the_latest_batch(clock: Clock
 
 def test_outside_of_an_iteration() -> None:
     loader = DataLoader(range(3))
-    with pytest.raises(RuntimeError, match="outside of an iteration.*inside `for batch in loader:`"), loader.step():
+    with pytest.raises(RuntimeError, match=r"outside of an iteration.*inside `for batch in loader:`"), loader.step():
         pass
 
 
@@ -198,7 +198,7 @@ def test_a_step_in_a_step(clock: Clock) -> None:
         with loader.step():
             clock.go_on(10)
             if number == 0:
-                with pytest.raises(RuntimeError, match="inside another step.. of the same loader"), loader.step():
+                with pytest.raises(RuntimeError, match=r"inside another step\(\) of the same loader"), loader.step():
                     pass
     assert times(loader.stats().epoch) == (3, 30, 18, 0, 48), "the outer one is measured as ever"
 

@@ -133,8 +133,7 @@ class Meter:
     def asked(self, queued: int = 0) -> None:
         """The user asks for a batch; `queued` batches were ready."""
         self.latest = clock()
-        self.step = self.latest - self.given + self._away
-        self._away = 0
+        self.step = self.latest - self.given
         self.queued = queued
         self._queued += queued
         if not self._first:
@@ -160,6 +159,12 @@ class Meter:
         if self._first:  # if the next batch is asked for at once, the step was before this one was moved
             self._away += max(0, now - nanoseconds - self.given)
         self.given = now
+
+    def whole_step(self) -> int:
+        """The latest step, with the part of it that was before a batch was moved: the next one is then asked for at
+        once. To be asked for once for each batch."""
+        whole, self._away = self.step + self._away, 0
+        return whole
 
     def gave_none(self) -> None:
         """No batch was given: there are no more, the user stopped, or there was an error."""
