@@ -24,7 +24,7 @@ from feedline.engine.session import Session
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
 from feedline.observe.recorder import Recorder
-from feedline.observe.stats import Stats
+from feedline.observe.stats import EpochStats, Stats
 from feedline.observe.stepping import StepBlock
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
@@ -326,6 +326,9 @@ class DataLoader(CoreOptions, Generic[B]):
     def stats(self) -> Stats:
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._session.stats()
+
+    def _flow_now(self) -> EpochStats | None:
+        return self._session.flow_now()
 
     def step(self) -> StepBlock:
         """Measures the training step: `with loader.step():` around it, in the loop (docs/step.md).

@@ -7,9 +7,11 @@ import threading
 import weakref
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
+from traced import events_in, spans_in
 
 from feedline import DataLoader, EpochStats
 from feedline.engine import loop, session
@@ -281,3 +283,46 @@ def test_steps_keep_no_loader_alive() -> None:
         assert there() is None
     finally:
         gc.enable()
+
+
+# Where it is shown
+
+
+def test_report_trace_bar_and_numbers_show_steps(
+    clock: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loader = DataLoader(Slow(clock, 20), batch_size=2)
+    with loader.report(tmp_path / "run.html"), loader.trace(tmp_path / "run.json"):
+        for _ in loader.progress("train"):
+            with loader.step():
+                clock.go_on(13)
+            clock.go_on(1)
+    page = (tmp_path / "run.html").read_text()
+    assert "This is based on loader.step() and the host&#x27;s clock" in page
+    assert "<td>in steps</td>" in page
+    assert "waiting for batches" in page
+    steps = spans_in(tmp_path / "run.json", "step")
+    assert [span["dur"] for span in steps] == [13_000] * 10
+    named = {
+        event["tid"]: event["args"]["name"]
+        for event in events_in(tmp_path / "run.json")
+        if event["name"] == "thread_name"
+    }
+    assert {named[span["tid"]] for span in steps} == {"loader.step()"}
+    assert "train: 10 of 10 batches" in (line := capsys.readouterr().err)
+    assert ", step 65 %, waited" in line
+    stats = loader.stats()
+    assert stats.scalars()["loader/step_share"] == pytest.approx(0.65)
+    assert stats.scalars()["loader/other_share"] == pytest.approx(0.05)
+    assert "feedline_step_seconds_total 0.13" in stats.prometheus()
+    assert "device" not in stats.prometheus()
+
+
+def test_who_uses_no_step_sees_nothing_of_it_but_what_the_verdict_is_based_on(clock: Clock, tmp_path: Path) -> None:
+    loader = DataLoader(Slow(clock, 20), batch_size=2)
+    with loader.report(tmp_path / "run.html"):
+        for _ in loader:
+            clock.go_on(13)
+    page = (tmp_path / "run.html").read_text()
+    assert "This is based on the time between calls of next()" in page
+    assert "<td>in steps</td>" not in page

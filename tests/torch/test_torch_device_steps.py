@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -316,3 +318,33 @@ def test_with_workers_the_sums_are_the_time_that_passed(copying: Gpu, options: d
         flow = loader.stats().epoch
     assert device_times(flow)[0] == 100
     assert flow.basis == "device events"
+
+
+# Where it is shown
+
+
+def test_report_trace_bar_and_numbers_show_the_device(
+    gpu: Gpu, front: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loader = front(Slow(gpu, *[6] * 20), batch_size=1)
+    with loader.trace(tmp_path / "run.json"), loader.report(tmp_path / "run.html"):
+        for _ in loader.progress():
+            with loader.step():
+                gpu.launch(4)
+        gpu.synchronise()
+    page = (tmp_path / "run.html").read_text()
+    assert "The device waited for batches 32 % of its time" in page
+    assert "This is based on events of the device, loader.step()" in page
+    assert "device, seconds" in page
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    spans = [(event["name"], event["ts"], event["dur"]) for event in events if event["name"].startswith("device ")]
+    assert [name for name, _, _ in spans] == ["device step", *["device wait", "device step"] * 19]
+    assert [took for _, _, took in spans] == [4000, *[2000, 4000] * 19]
+    ends = [start + took for _, start, took in spans]
+    assert [start for _, start, _ in spans][1:] == pytest.approx(ends[:-1]), "one after the other"
+    assert "device waited 3" in capsys.readouterr().err
+    stats = loader.stats()
+    assert "step 68 % of the device's time, waiting 32 %, other 0 % (device events)" in str(stats)
+    assert stats.scalars()["loader/starved_share"] == pytest.approx(38 / 118)
+    lines = [line for line in stats.prometheus().splitlines() if line.startswith("feedline_device_seconds_total{")]
+    assert [round(float(line.split()[1]), 6) for line in lines] == [0.08, 0.038, 0], lines

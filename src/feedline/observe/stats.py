@@ -321,6 +321,7 @@ class Stats:
 
 _LOGGED = (
     *("samples_per_second", "batches_per_second", "bytes_per_second", "waiting_share", "utilisation", "queued"),
+    *("step_share", "starved_share", "other_share", "step", "other"),
     *("restarts", "seconds", "waiting", "fetching", "collating", "sending", "transferring", "delivering"),
 )
 
@@ -333,6 +334,7 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
         "bytes": (flow.bytes, "Bytes in the batches delivered, estimated from some of them."),
         "loop_seconds": (flow.seconds, "Time in which epochs were under way."),
         "waiting_seconds": (flow.waiting, "Of these, the time that the loop waited for batches."),
+        "step_seconds": (flow.step, "Of these, the time in training steps."),
         "restarts": (flow.restarts, "Workers that died or were stuck, and were replaced."),
         "errors": (stats.errors, "Samples that failed and were left out or replaced."),
     }
@@ -341,6 +343,10 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
     spent = ("fetching", "collating", "sending", "transferring", "delivering")
     stages = tuple((getattr(flow, name), {"stage": name}) for name in spent)
     yield Metric("stage_seconds_total", "counter", "Time spent in each stage, over all workers.", stages)
+    if flow.basis == DEVICE:
+        on_device = {"step": flow.device_stepping, "waiting": flow.device_waiting, "other": flow.device_other}
+        times = tuple((seconds, {"in": name}) for name, seconds in on_device.items())
+        yield Metric("device_seconds_total", "counter", "The device's time, by its events.", times)
     yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.number, {}),))
     yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
     yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))

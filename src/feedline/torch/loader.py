@@ -25,7 +25,7 @@ from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
 from feedline.observe.recorder import Recorder
-from feedline.observe.stats import Stats
+from feedline.observe.stats import EpochStats, Stats
 from feedline.observe.stepping import StepBlock
 from feedline.options.loader_line import loader_in_html, loader_in_words
 from feedline.options.worker_count import as_number
@@ -260,6 +260,9 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def stats(self) -> Stats:
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._feedline.session.stats()
+
+    def _flow_now(self) -> EpochStats | None:
+        return self._feedline.session.flow_now()
 
     def step(self) -> StepBlock:
         """Measures the training step: `with loader.step():` around it, in the loop (docs/step.md).

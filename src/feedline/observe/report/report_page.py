@@ -46,6 +46,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
         seen = measured.moments(recording, max(1, flow.num_workers))
         parts += [
             section("timeline", "Timeline", _timeline(recording, span)),
+            section("steps", "Steps", sections.steps(flow)),
             section("time", "Waiting over time", sections.over_time(seen, span, flow.num_workers > 0)),
             section(
                 "work",
