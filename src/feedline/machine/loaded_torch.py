@@ -67,6 +67,15 @@ def has_begun_cuda() -> bool:
         return False
 
 
+def has_gpu() -> bool:
+    """Could this process use a GPU?"""
+    cuda = ask(module(), "cuda")
+    try:
+        return cuda is not None and bool(cuda.is_available())
+    except Exception:  # a driver that does not fit
+        return False
+
+
 class CudaTiming:
     """Records events of a GPU, on the stream that is the current one when they are recorded."""
 
