@@ -153,8 +153,10 @@ class Gpu:
         self.capturing = False
         self.initialised = True
         self.failing = ""
+        self.calls = 0
 
     def fail(self, call: str) -> None:
+        self.calls += 1
         if call == self.failing:
             raise RuntimeError("CUDA error: unspecified launch failure")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +153,12 @@ def test_with_device_it_is_measured_without_step(copying: Gpu) -> None:
 def test_step_says_what_of_the_time_between_batches_is_the_step(copying: Gpu) -> None:
     loader = ours.DataLoader(Slow(copying, *[3] * 5), batch_size=1, device="cuda:1")
     for _ in loader:
+        copying.launch(1)
         with loader.step():
             copying.launch(10)
-        copying.launch(4)
+        copying.launch(3)
     copying.synchronise()
-    assert device_times(loader.stats().epoch) == (50, 3 + 5 * 2, 20)
+    assert device_times(loader.stats().epoch) == (50, 3 + 5 * 2, 5 * 1 + 5 * 3)
 
 
 def test_without_step_and_device_it_says_that_it_sees_only_the_time_between_batches(gpu: Gpu, front: Any) -> None:
@@ -297,14 +300,29 @@ def test_a_forked_child_does_not_touch_its_parents_events(gpu: Gpu, front: Any) 
         if child == 0:
             code = 1
             try:
-                gpu.failing, gpu.initialised = "query", False
+                gpu.initialised, calls = False, gpu.calls
                 with loader.step():  # in the parent one is open
                     gpu.host(3)
                 next(batches)
-                code = int(loader.stats().epoch.basis == "device events")
+                code = int(loader.stats().epoch.basis == "device events" or gpu.calls > calls)
             finally:
                 os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_clock_keeps_no_loader_alive(gpu: Gpu) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        loader = CORE(Slow(gpu, 1, 1), batch_size=1)
+        for _ in loader:
+            with loader.step():
+                pass
+        there = weakref.ref(loader._session)
+        del loader
+        assert there() is None
+    finally:
+        gc.enable()
 
 
 @thorough
