@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import threading
 import warnings
 import weakref
 from pathlib import Path
@@ -12,13 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from kinds import thorough
 from made_up_cuda import Gpu, Machine
 
 import feedline
 import feedline.torch as ours
+from feedline.machine.loaded_torch import CudaTiming
 from feedline.observe import stepping
+from feedline.observe.meter import Meter, Spent
 from feedline.observe.stats import EpochStats
+from feedline.observe.stepping import DeviceClock
 
 CORE = feedline.DataLoader
 
@@ -289,6 +294,38 @@ def test_the_time_between_two_epochs_is_no_epochs(gpu: Gpu, front: Any) -> None:
     assert device_times(first) == (10, 2, 0)
     assert device_times(second) == (10, 2 + 2, 0), "its first batch was waited for, and that is counted"
     assert device_times(loader.stats().total) == (20, 6, 0)
+
+
+def test_the_start_of_an_epochs_workers_is_waited_for(gpu: Gpu) -> None:
+    clock = DeviceClock(CudaTiming(torch.cuda, 0), lambda message: None)
+    for starting in (0, 60):
+        meter = Meter(0, 1, Spent())
+        meter.starting = starting * 1_000_000
+        gpu.host(100)  # validation, and then workers start, which takes `starting`
+        clock.asked(meter, None)
+        gpu.host(5)
+        clock.gave(meter, None)
+        gpu.launch(10)
+        gpu.synchronise()
+        clock.asked(meter, None)  # the epoch is over
+    clock.read()
+    assert meter.device is not None
+    assert (meter.device.step, meter.device.waiting, meter.device.other) == (10_000_000, 65_000_000, 0)
+
+
+def test_what_is_between_the_marks_of_two_threads_is_left_out(gpu: Gpu) -> None:
+    clock, meter = DeviceClock(CudaTiming(torch.cuda, 0), lambda message: None), Meter(0, 1, Spent())
+    clock.asked(meter, None)
+    clock.gave(meter, None)
+    gpu.launch(10)
+    other = threading.Thread(target=lambda: (clock.asked(meter, None), gpu.host(3), clock.gave(meter, None)))
+    other.start()
+    other.join()
+    gpu.synchronise()
+    clock.asked(meter, None)
+    clock.read()
+    assert meter.device is not None
+    assert (meter.device.step, meter.device.other) == (0, 0)
 
 
 def test_a_forked_child_does_not_touch_its_parents_events(gpu: Gpu, front: Any) -> None:

@@ -103,10 +103,12 @@ class DeviceClock:
         self._asked = self._inside = self._marks_next = self._full = False
         self._lock = threading.Lock()  # another thread may ask for the numbers
         self._owner = os.getpid()
+        self._thread = 0
 
     def asked(self, meter: Meter, recording: Recording | None) -> None:
         """The loop asks for a batch, and `gave` will tell that it has got it."""
-        self._cut |= self._asked  # there came an error instead of a batch
+        is_first = meter.device is None or meter.device.is_new
+        self._cut |= self._asked and not is_first  # there came an error instead of a batch
         self._asked = self._marks_next = True
         outside = meter.steps is not None and not self._inside
         self._mark(OTHER if outside else STEP, meter.starting, meter, recording)
@@ -129,6 +131,8 @@ class DeviceClock:
     def _mark(self, kind: str, waited: int, meter: Meter, recording: Recording | None) -> None:
         if (times := meter.device) is None:
             times = meter.device = DeviceTimes()
+        if self._thread != (thread := threading.get_ident()):  # what is between marks of two loops is nobody's time
+            self._thread, self._cut = thread, True
         if times.is_new:
             kind, times.is_new = APART, False
         elif self._marks_next:
@@ -188,7 +192,8 @@ class DeviceClock:
             mark.times.other += took - waited
         if mark.recording is not None:
             mark.recording.on_device(WAIT, self._at, self._at + waited)
-            mark.recording.on_device(mark.kind, self._at + waited, self._at + took)
+            if mark.kind != APART:
+                mark.recording.on_device(mark.kind, self._at + waited, self._at + took)
 
     def _give_up(self, error: Exception, times: DeviceTimes | None) -> None:
         self._timing = None
