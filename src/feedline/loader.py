@@ -23,8 +23,9 @@ from feedline.engine.loop import BatchIterator
 from feedline.engine.session import Session
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.recorder import Recorder
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.stats import Stats
 from feedline.observe.stepping import StepBlock
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options

@@ -16,7 +16,7 @@ from traced import events_in, spans_in
 from feedline import DataLoader, EpochStats
 from feedline.engine import loop, session
 from feedline.observe import meter, recording, stepping
-from feedline.observe.stats import BETWEEN, DEVICE, STEPS
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, STEPS
 
 
 class Clock:

@@ -21,8 +21,8 @@ import feedline
 import feedline.torch as ours
 from feedline.machine.loaded_torch import CudaTiming
 from feedline.observe import stepping
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.meter import Meter, Spent
-from feedline.observe.stats import EpochStats
 from feedline.observe.stepping import DeviceClock
 
 CORE = feedline.DataLoader

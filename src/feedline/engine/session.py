@@ -30,11 +30,12 @@ from feedline.machine.finalizers import by_hand, undisturbed
 from feedline.machine.loaded_torch import cuda_timing
 from feedline.messages.outcome import BadSample, Notice
 from feedline.messages.progress import clock
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.meter import Meter, Sums
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
-from feedline.observe.stats import AutoWorkers, EpochStats, SourceStats, Stats
+from feedline.observe.stats import AutoWorkers, SourceStats, Stats
 from feedline.observe.stepping import DeviceClock, StepBlock, Stepping
 from feedline.observe.trace import trace_of
 from feedline.options import Options

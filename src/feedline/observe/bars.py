@@ -16,7 +16,7 @@ from html import escape
 from typing import Any, Protocol
 
 from feedline.errors.foreign import ask
-from feedline.observe.stats import BETWEEN, DEVICE, EpochStats
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, EpochStats
 from feedline.observe.terminal import show_line, takes_escapes
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from feedline.errors.foreign import ask
 from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
-from feedline.observe.stats import BETWEEN, DEVICE, STEPS, EpochStats
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, STEPS, EpochStats
 from feedline.observe.stepping import DeviceTimes, Steps
 
 WEIGHED = 64

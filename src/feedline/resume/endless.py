@@ -15,7 +15,7 @@ from typing import Any
 from feedline.errors import FeedlineError, StateError
 from feedline.errors.checks import check_whole
 from feedline.observe.epoch_bar import WithProgress
-from feedline.observe.stats import EpochStats
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.stepping import StepBlock
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead
 

@@ -24,8 +24,9 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.recorder import Recorder
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.stats import Stats
 from feedline.observe.stepping import StepBlock
 from feedline.options.loader_line import loader_in_html, loader_in_words
 from feedline.options.worker_count import as_number

@@ -26,7 +26,8 @@ from feedline.diagnose.quiet import quietly
 from feedline.diagnose.tune.trial import Spending, Trial, usage_of
 from feedline.diagnose.tune.tune_subject import TuneSubject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.epoch_stats import EpochStats
+from feedline.observe.stats import Stats
 from feedline.observe.window import Setting, Window, spread_of
 from feedline.supervise import watchdog
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from feedline.errors.counting import counted
+from feedline.observe.epoch_stats import DEVICE, STEPS, EpochStats
 from feedline.observe.report.measured import Composition, SampleTimes, Waits
-from feedline.observe.stats import DEVICE, STEPS, EpochStats, Stats
+from feedline.observe.stats import Stats
 
 FEW = 10
 """With fewer batches nothing is said."""

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 from feedline.errors.counting import counted
 from feedline.messages.marks import worker_name
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, EpochStats
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
 from feedline.observe.report.measured import Composition, Moments, SampleTimes, Span, Worker
 from feedline.observe.report.report_verdict import ReportVerdict, percent
 from feedline.observe.report.timeline import named
-from feedline.observe.stats import BETWEEN, DEVICE, CollateStats, EpochStats, Stats
+from feedline.observe.stats import CollateStats, Stats
 
 SHOWN = 50
 """How many errors, events and epochs are listed."""
