@@ -15,7 +15,7 @@ from traced import events_in, spans_in
 
 from feedline import DataLoader, EpochStats
 from feedline.engine import loop, session
-from feedline.observe import meter, recording, stepping
+from feedline.observe import epoch_bar, meter, recording, stepping
 from feedline.observe.epoch_stats import BETWEEN, DEVICE, STEPS
 
 
@@ -35,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (loop, session, meter, recording, stepping):
+    for module in (loop, session, meter, recording, stepping, epoch_bar):
         monkeypatch.setattr(module, "clock", made)
     return made
 
@@ -110,7 +110,7 @@ def test_several_steps_for_a_batch(clock: Clock) -> None:
 
 
 def test_a_framework_that_takes_one_batch_ahead_can_take_its_last_step(clock: Clock) -> None:
-    """Accelerate and Lightning ask for the next batch first, so that the loop is over before the last step."""
+    """Lightning asks for the next batch first, so that the loop is over before the last step."""
     loader = DataLoader(Slow(clock, 3), batch_size=1)
     batches = iter(loader)
     latest = next(batches, None)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from feedline.engine import inline_watch, loop, session
-from feedline.observe import meter, recording, stepping
+from feedline.observe import epoch_bar, meter, recording, stepping
 from feedline.torch import transfer
 
 
@@ -181,6 +181,6 @@ class Gpu:
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of device {device}")
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
         monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: TimedEvent(self, enable_timing))
-        for module in (meter, recording, stepping, loop, session, transfer, inline_watch):
+        for module in (meter, recording, stepping, epoch_bar, loop, session, transfer, inline_watch):
             if hasattr(module, "clock"):
                 monkeypatch.setattr(module, "clock", lambda: self.now)

@@ -397,7 +397,7 @@ def test_report_trace_bar_and_numbers_show_the_device(
     assert [took for _, _, took in spans] == [4000, *[2000, 4000] * 19]
     ends = [start + took for _, start, took in spans]
     assert [start for _, start, _ in spans][1:] == pytest.approx(ends[:-1]), "one after the other"
-    assert "device waited 3" in capsys.readouterr().err
+    assert ", device: step 6" in capsys.readouterr().err
     stats = loader.stats()
     assert "step 68 % of the device's time, waiting 32 %, other 0 % (device events)" in str(stats)
     assert stats.scalars()["loader/starved_share"] == pytest.approx(38 / 118)

@@ -63,8 +63,9 @@ class Counts:
     def _steps(self) -> str:
         if (flow := self.known()) is None or flow.basis == BETWEEN:
             return ""
-        device = f", device waited {flow.starved_share:.0%}" if flow.basis == DEVICE else ""
-        return f", step {flow.step_share:.0%}{device}"
+        if flow.basis == DEVICE:
+            return f", device: step {flow.step_share:.0%}, waiting {flow.starved_share:.0%}"
+        return f", step {min(1.0, flow.step / self.seconds) if self.seconds else 0.0:.0%}"
 
     def __str__(self) -> str:
         many = f"{self.place:,}" if self.known_total is None else f"{self.place:,} of {self.known_total:,}"
