@@ -148,7 +148,8 @@ class Gpu:
     def __init__(self) -> None:
         self.now = 1_000_000_000
         self.busy_until = 0
-        self.device = 0
+        self.device = self.current = 0
+        """The GPU that is measured, and the current one."""
         self.made = 0
         self.capturing = False
         self.initialised = True
@@ -177,7 +178,7 @@ class Gpu:
     def put_in_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let torch.cuda and all clocks be these."""
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: self.initialised)
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.device)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.current)
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of device {device}")
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
         monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: TimedEvent(self, enable_timing))

@@ -138,7 +138,7 @@ def test_several_steps_for_one_batch_are_added_up(gpu: Gpu, front: Any) -> None:
 @pytest.fixture
 def copying(gpu: Gpu, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Batches are copied to the GPU: its stream waits for each copy for two milliseconds."""
-    gpu.device = 1
+    gpu.device, gpu.current = 1, 0
     there = machine.users.wait_event
     monkeypatch.setattr(machine.users, "wait_event", lambda event: (there(event), gpu.launch(2)))
     return gpu
@@ -153,6 +153,20 @@ def test_with_device_it_is_measured_without_step(copying: Gpu) -> None:
     assert (flow.basis, flow.steps) == ("device events", 0)
     # The first batch was waited for, and each copy; the other batches were made while the device was behind.
     assert device_times(flow) == (50, 3 + 5 * 2, 0)
+
+
+def test_the_device_of_the_loader_is_measured_also_where_step_comes_first(copying: Gpu) -> None:
+    """`Gpu` refuses to record on a stream of another device than its own, which is 1; the current one is 0."""
+    loader = ours.DataLoader(Slow(copying, 1, 1, 1), batch_size=1, device="cuda:1")
+    batches = iter(loader)
+    for _ in range(3):
+        with loader.step():
+            next(batches)
+            copying.launch(5)
+            copying.synchronise()
+    assert next(batches, None) is None
+    assert loader.stats().epoch.basis == "device events"
+    assert "device waited" in loader.stats()._repr_html_()
 
 
 def test_step_says_what_of_the_time_between_batches_is_the_step(copying: Gpu) -> None:

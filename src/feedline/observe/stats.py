@@ -144,7 +144,8 @@ class Stats:
 
     def _repr_html_(self) -> str:
         first, *lines = str(self).splitlines()
-        return lines_with_bar(first, lines, "waited", self.epoch.waiting_share)
+        who = "device waited" if self.epoch.basis == DEVICE else "waited"
+        return lines_with_bar(first, lines, who, self.epoch.starved_share)
 
     def scalars(self) -> dict[str, float]:
         """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.

@@ -17,12 +17,16 @@ from feedline.torch.moving import moved
 
 def on_gpu(batch: Any) -> Any:
     """The batch on the current GPU: `tensor.to("cuda", non_blocking=True)`, and then the wait for it."""
-    there = moved(batch, _copied)
-    torch.cuda.current_stream().synchronize()
+    devices: set[Any] = set()
+
+    def copied(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        there = value if value.is_cuda else value.to("cuda", non_blocking=True)
+        devices.add(there.device)
+        return there
+
+    there = moved(batch, copied)
+    for device in devices:
+        torch.cuda.current_stream(device).synchronize()
     return there
-
-
-def _copied(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or value.is_cuda:
-        return value
-    return value.to("cuda", non_blocking=True)

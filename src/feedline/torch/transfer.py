@@ -103,6 +103,7 @@ class Transferred(Iterator[Any]):
         if index is None:
             index = torch.accelerator.current_device_index()
         self._device = index
+        self._timed(index)  # so that a clock that is begun now is this device's, whoever asks for it later
         # The thread ends when this object is collected (it holds the executor weakly). Waiting could take forever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._ahead: Callable[[], Any] | None = None

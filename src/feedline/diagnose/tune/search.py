@@ -38,7 +38,7 @@ BUSY = 0.9
 NEAR = 0.85
 """The share of what is enough: a smaller setting that reached it is tried once more."""
 GPU_AHEAD = 32
-"""The largest prefetch_factor that is tried for a GPU, if it fits into memory: its steps are short."""
+"""The largest prefetch_factor that is tried for a GPU, if it fits into memory. Judgement: there was no GPU."""
 ROUNDS, NOISY_ROUNDS = 2, 6
 """Rounds in which the finalists are measured again; more if their windows do not agree."""
 NOISY = 0.06
