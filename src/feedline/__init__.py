@@ -47,7 +47,8 @@ from feedline.errors import (
 )
 from feedline.loader import DataLoader
 from feedline.machine.worker_info import WorkerInfo, get_worker_info
-from feedline.observe.stats import AutoWorkers, CollateStats, EpochStats, SourceStats, Stats, WorkerChange, WorkerMemory
+from feedline.observe.epoch_stats import EpochStats
+from feedline.observe.stats import AutoWorkers, CollateStats, SourceStats, Stats, WorkerChange, WorkerMemory
 from feedline.order.blocks import BlockSampler
 from feedline.order.buckets import BucketBatchSampler
 from feedline.order.lengths import lengths_of

@@ -23,8 +23,10 @@ from feedline.engine.loop import BatchIterator
 from feedline.engine.session import Session
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
+from feedline.observe.stepping import StepBlock
 from feedline.options import Options
 from feedline.options.core import LoaderOptions, check_options
 from feedline.options.loader_line import loader_in_html, loader_in_words
@@ -325,6 +327,24 @@ class DataLoader(CoreOptions, Generic[B]):
     def stats(self) -> Stats:
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._session.stats()
+
+    def _flow_now(self) -> EpochStats | None:
+        return self._session.flow_now()
+
+    def step(self) -> StepBlock:
+        """Measures the training step: `with loader.step():` around it, in the loop (docs/step.md).
+
+        `stats()`, reports and traces then tell the step from waiting and from the rest; with torch on a GPU, by the
+        GPU's own time. A batch that is asked for inside counts as waited for, not as a step.
+
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> for batch in loader:
+        ...     with loader.step():
+        ...         _ = batch.sum()
+        >>> loader.stats().epoch.steps, loader.stats().epoch.basis
+        (3, 'loader.step()')
+        """
+        return self._session.step()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.

@@ -29,6 +29,12 @@ class Machine:
     """Can the computing be shared among threads of one worker?"""
     uneven: float = 0.0
     """What a worker loses for want of batches ahead, at the usual prefetch_factor."""
+    copying: float = 0.0
+    """Seconds of a batch's copy to a GPU, for which the step waits; 0: there is none."""
+    pinned_copying: float = 0.0
+    """The same from pinned memory…"""
+    pinning: float = 0.0
+    """…and what one thread takes to pin a batch."""
     worker_memory: int = 10_000_000
     batch_bytes: int = 1_000_000
     start: float = 0.2
@@ -42,7 +48,7 @@ class Machine:
 
     def rate(self, setting: Setting) -> float:
         """Batches a second that the step gets, without noise."""
-        step = max(self.step, 1e-9)
+        step = max(self.step + (self.pinned_copying if setting.pinned else self.copying), 1e-9)
         if not setting.workers:
             alone = self.computing / (min(self.cpus, 8) if self.threaded else 1) + self.waiting
             return 1 / (step + alone)
@@ -50,6 +56,8 @@ class Machine:
         one = self.computing / threads + self.waiting
         idle = 1 + self.uneven * 2 / setting.prefetch
         limits = [setting.workers / (one * idle), self.cpus / max(self.computing, 1e-9), 1 / self.handing]
+        if setting.pinned:
+            limits.append(1 / max(self.pinning, 1e-9))
         if setting.kind == "thread":
             limits.append(1 / max(self.computing * self.holds_lock, 1e-9))
         return 1 / max(step, 1 / min(limits))
@@ -78,4 +86,4 @@ class Machine:
         return Trial(setting, self.step, windows, spending, memory, self.start, self.batch_bytes)
 
     def bounds(self, **more: object) -> Bounds:
-        return Bounds(self.cpus, **more)  # type: ignore[arg-type]
+        return Bounds(self.cpus, **({"gpu": True, "pins": True} if self.copying else {}) | more)  # type: ignore[arg-type]

@@ -177,6 +177,70 @@ def test_noise_is_met_by_measuring_again() -> None:
     assert max(quiet.measured.count(setting) for setting in quiet.measured) == 1 + searching.ROUNDS
 
 
+# Where there is a GPU
+
+gpus = st.builds(
+    Machine,
+    cpus=st.sampled_from([2.0, 4.0, 16.0]),
+    computing=TIMES,
+    waiting=st.one_of(st.just(0.0), TIMES),
+    step=st.one_of(st.just(0.0), st.floats(0.002, 0.2)),
+    copying=st.floats(0.0001, 0.05),
+    pinned_copying=st.floats(0.0001, 0.02),
+    pinning=st.floats(0.0, 0.02),
+    seed=st.integers(0, 999),
+)
+
+
+@settings(max_examples=few(200))
+@given(gpus, st.sampled_from([0.0, 0.02]))
+def test_with_a_gpu_within_a_tenth_of_the_best_of_the_grid_pinned_and_not(machine: Machine, noise: float) -> None:
+    machine.noise = noise
+    found = searched(machine)
+    assert found.finished
+    assert found.best is not None
+    settings = [
+        each._replace(pinned=pinned) for each in grid(machine.bounds(), found.facts) for pinned in (False, True)
+    ]
+    assert machine.rate(found.best.setting) >= 0.9 * max(map(machine.rate, settings)), found.best.setting
+    assert {each.pinned for each in found.trials} == {False, True}, "both are tried"
+
+
+def test_pinned_memory_is_chosen_where_copies_hold_up_the_step_and_not_elsewhere() -> None:
+    slow = searched(Machine(computing=0.015, step=0.02, copying=0.01, pinned_copying=0.0005))
+    assert slow.best.setting == Setting(1, pinned=True)  # type: ignore[union-attr]
+    quick = searched(Machine(computing=0.015, step=0.02, copying=0.0002, pinned_copying=0.0001))
+    assert quick.best.setting == Setting(1)  # type: ignore[union-attr]
+    assert Setting(1, pinned=True) in quick.trials
+    dear = searched(Machine(computing=0.015, step=0.02, copying=0.01, pinned_copying=0.0, pinning=0.05))
+    assert not dear.best.setting.pinned  # type: ignore[union-attr]
+
+
+def test_with_pinned_memory_the_number_of_workers_is_searched_for_again() -> None:
+    machine = Machine(computing=0.05, step=0.01, copying=0.03, pinned_copying=0.001, cpus=16, holds_lock=0.0)
+    found = searched(machine)
+    assert found.best.setting == Setting(5, pinned=True)  # type: ignore[union-attr]
+    unpinned = max(each.workers for each in found.trials if not each.pinned)
+    assert machine.rate(Setting(unpinned)) == pytest.approx(1 / 0.04), "more workers gain nothing without it"
+
+
+def test_more_than_eight_batches_ahead_are_tried_for_a_gpu_only_and_if_they_fit() -> None:
+    uneven: dict[str, Any] = {"computing": 0.02, "uneven": 0.92, "cpus": 8.0}
+    ahead = {
+        name: max(each.prefetch for each in searched(Machine(**uneven), bounds=bounds).trials)
+        for name, bounds in {
+            "none": Bounds(8.0, max_workers=4, kinds=("process",)),
+            "gpu": Bounds(8.0, max_workers=4, kinds=("process",), gpu=True),
+            "small": Bounds(8.0, max_workers=4, kinds=("process",), gpu=True, memory=250_000_000),
+        }.items()
+    }
+    assert ahead == {"none": 8, "gpu": 32, "small": 16}
+
+
+def test_without_a_gpu_nothing_is_pinned() -> None:
+    assert not any(each.pinned for each in searched(Machine(computing=0.03, step=0.02)).trials)
+
+
 # What fits
 
 

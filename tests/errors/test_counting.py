@@ -5,8 +5,9 @@ from __future__ import annotations
 from feedline import DataLoader
 from feedline.diagnose.doctor.consult import judged
 from feedline.diagnose.doctor.evidence import Evidence, LoaderSetting, Reading, Run
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.report.report_verdict import Waits, verdict
-from feedline.observe.stats import AutoWorkers, EpochStats
+from feedline.observe.stats import AutoWorkers
 from feedline.observe.window import Setting
 from feedline.resume.checkpoint import read_again
 from feedline.resume.state import Place

@@ -27,6 +27,7 @@ WHOLE = (  # each page is one script
     "explorer.md",
     "first-loader.md",
     "from-other-loaders.md",
+    "gpu-decoding.md",
     "gpu-idle.md",
     "in-a-notebook.md",
     "index.md",
@@ -36,6 +37,7 @@ WHOLE = (  # each page is one script
     "recipe-imbalanced.md",
     "recipe-language-model.md",
     "recipe-sql-and-bucket.md",
+    "step.md",
     "switching-from-torch.md",
     "workers.md",
 )

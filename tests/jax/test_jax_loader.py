@@ -10,6 +10,7 @@ import sys
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -435,3 +436,22 @@ def with_number(samples: list[Any]) -> dict[str, Any]:
 
 def sharding_devices(sharding: Any) -> set[Any]:
     return getattr(sharding, "device_set", None) or {sharding}
+
+
+@in_jax()
+def test_step_is_measured_by_the_host_and_never_by_torchs_events() -> None:
+    """A process that uses JAX may use torch on a GPU, too, whose events say nothing of JAX's step."""
+
+    def asked(*arguments: Any) -> Any:
+        raise AssertionError("torch was asked for an event")
+
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=asked, Event=asked, current_stream=asked)
+    sys.modules["torch"] = SimpleNamespace(cuda=cuda)  # type: ignore[assignment]
+    loader = jax_loader(arrays(), 8)
+    for batch in loader:
+        with loader.step():
+            batch["x"].sum().block_until_ready()
+    epoch = loader.stats().epoch
+    assert (epoch.steps, epoch.basis) == (3, "loader.step()")
+    assert 0 < epoch.step <= epoch.seconds
+    assert "(loader.step())" in str(loader.stats())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from kinds import SPAWN
 
 from feedline import DataLoader
+from feedline.observe import meter as metering
 from feedline.observe.meter import Meter, Spent
 
 
@@ -31,3 +33,26 @@ def test_starting_workers_is_waiting() -> None:
         assert flow.waiting >= started / 1e9 > 0
         assert flow.seconds >= flow.waiting
         assert flow.delivering <= flow.waiting - started / 1e9
+
+
+def test_a_step_before_a_batch_is_moved_is_a_step_where_the_next_is_asked_for_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch is moved to a device one ahead: num_workers="auto" must see the loop's step, and not its end."""
+    now = 1000
+    monkeypatch.setattr(metering, "clock", lambda: now)
+    meter = Meter(0, 1, Spent())
+    meter.asked()
+    meter.gave(1, None)
+    meter.whole_step()
+    steps = []
+    for _ in range(3):
+        now += 500  # the user's step
+        now += 20  # the batch made ready before is waited for
+        meter.moved(20)
+        meter.asked()
+        now += 5
+        meter.gave(1, None)
+        steps.append(meter.whole_step())
+    assert steps == [500, 500, 500]
+    assert meter.flow().waiting == pytest.approx(3 * 25e-9)

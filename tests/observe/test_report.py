@@ -221,6 +221,27 @@ def test_each_rule_of_the_verdict(given, spread, head, says):
     assert judged.level == level
 
 
+ON_DEVICE = {"basis": "device events", "device_stepping": 90, "steps": 100}
+BASES = [
+    ("host waits, device does not", flow(waiting=60, device_waiting=1, **ON_DEVICE), "good", "loop itself waited 60 %"),
+    ("device waits", flow(waiting=60, fetching=190, device_waiting=60, **ON_DEVICE), "slow", "loader.step()"),
+    ("copies", flow(waiting=1, device_waiting=40, **ON_DEVICE), "slow", "device waited for their copies"),
+    ("no step", flow(waiting=1, device_waiting=1, **ON_DEVICE | {"steps": 0}), "good", "device, between batches"),
+    ("host", flow(waiting=60, fetching=190, steps=9, stepping=20, basis="loader.step()"), "slow", "the host's clock"),
+    ("elsewhere", flow(waiting=1, steps=9, stepping=20, basis="loader.step()"), "good", "79 % of the time is neither"),
+    ("neither", flow(waiting=60, fetching=190), "slow", "asynchronously are not seen. Put `with loader.step():`"),
+]
+
+
+@pytest.mark.parametrize(("given", "level", "says"), [case[1:] for case in BASES], ids=[case[0] for case in BASES])
+def test_a_verdict_says_what_it_is_based_on(given, level, says):
+    judged = verdict(given, EVEN, cpus=4)
+    assert judged.level == level
+    assert says in " ".join((judged.why, *judged.advice, judged.basis))
+    assert judged.basis.startswith("This is based on ")
+    assert ("The device waited" in judged.headline) == (given.basis == "device events")
+
+
 @given(*(st.floats(0, 1e4) for _ in range(6)), st.integers(0, 64), st.integers(0, 50), st.floats(0, 1), st.floats(0, 1))
 @settings(max_examples=few(100))
 def test_there_is_a_verdict_for_any_run(seconds, waiting, fetching, collating, delivering, moving, workers, n, a, b):

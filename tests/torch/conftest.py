@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_up_cuda import Gpu, Machine, put_in_place
 
 import feedline
 import feedline.torch
@@ -33,3 +34,19 @@ def one_thread() -> Iterator[None]:
 def front(request: pytest.FixtureRequest) -> Any:
     """Each of the two, where a test is of what holds for either."""
     return FRONTS[request.param]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A made-up machine with an accelerator, which takes down every call."""
+    made = Machine()
+    put_in_place(made, monkeypatch)
+    return made
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    """A made-up GPU, whose clock is the host's, too."""
+    made = Gpu()
+    made.put_in_place(monkeypatch)
+    return made

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ import pytest
 import torch
 import torch.utils.data as torchs
 from kinds import FORK, INLINE, THREADS, thorough
+from made_up_cuda import Machine
 from sameness import Point, Record, Trees, assert_same
 from warm_host import host
 
@@ -64,104 +62,6 @@ def test_a_device_that_is_not_there_is_named_with_the_remedy(device: str) -> Non
 
 
 # With one that is made up
-
-
-class Event:
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.done = machine, False
-        self.name = f"event {len(machine.events)}"
-        machine.events.append(self)
-
-    def record(self, stream: Any) -> None:
-        self.machine.log(f"{self.name} recorded on {stream}")
-
-    def query(self) -> bool:
-        return self.done
-
-
-class Stream:
-    def __init__(self, machine: Machine, name: str) -> None:
-        self.machine, self.name = machine, name
-
-    def __str__(self) -> str:
-        return self.name
-
-    def wait_event(self, event: Event) -> None:
-        self.machine.log(f"{self} waits for {event.name}")
-
-
-class Machine:
-    """A machine with an accelerator, as far as torch's functions tell; tensors carry their first number as a name."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.events: list[Event] = []
-        self.pinned: list[weakref.ref[Any]] = []
-        self.users = Stream(self, "the user's stream")
-        self.current = threading.local()
-        self.devices: list[tuple[str, int]] = []
-        self.fail_on = -1
-
-    def log(self, what: str) -> None:
-        self.calls.append((threading.current_thread().name, what))
-
-    # torch.get_device_module(device)
-
-    def Stream(self, device: Any) -> Stream:
-        assert device == torch.device("cuda:1")
-        return Stream(self, "the side stream")
-
-    def Event(self) -> Event:
-        return Event(self)
-
-    @contextmanager
-    def stream(self, stream: Stream) -> Iterator[None]:
-        self.current.stream = stream
-        yield
-        del self.current.stream
-
-    def current_stream(self, device: Any) -> Stream:
-        assert device == torch.device("cuda:1")
-        return getattr(self.current, "stream", self.users)
-
-    # methods of tensors
-
-    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        number = int(tensor.flatten()[0])
-        self.log(f"{number} pinned")
-        if number == self.fail_on:
-            raise RuntimeError("no memory to pin")
-        pinned = tensor.clone()
-        self.pinned.append(weakref.ref(pinned))
-        return pinned
-
-    def to(self, tensor: torch.Tensor, device: Any, non_blocking: bool = False) -> torch.Tensor:
-        assert device == torch.device("cuda:1")
-        assert non_blocking
-        assert any(tensor is pinned() for pinned in self.pinned), "a copy is asynchronous only from pinned memory"
-        self.log(f"{int(tensor.flatten()[0])} copied on {self.current_stream(device)}")
-        return tensor.clone()
-
-    def record_stream(self, tensor: torch.Tensor, stream: Stream) -> None:
-        self.log(f"{int(tensor.flatten()[0])} used on {stream}")
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    made = Machine()
-
-    def set_device_index(index: int) -> None:
-        made.devices.append((threading.current_thread().name, index))
-
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *args: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
-    monkeypatch.setattr(torch.accelerator, "set_device_index", set_device_index)
-    monkeypatch.setattr(torch, "get_device_module", lambda device: made)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *args: made.pin(self))
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args, **kwargs: made.to(self, *args, **kwargs))
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: made.record_stream(self, stream))
-    return made
 
 
 def thread_of(call: tuple[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch.utils.data as torchs
 import feedline.torch as ours
 from feedline import tune
 from feedline.diagnose.tune import running, search
-from feedline.diagnose.tune.tune_subject import subject_of
+from feedline.diagnose.tune.tune_subject import for_gpu, subject_of
 from feedline.observe.window import Setting
 from feedline.workers.one_thread import threads_per_worker
 
@@ -128,6 +129,63 @@ def test_the_generator_of_a_users_sampler_is_left_alone() -> None:
     found = tune(torchs.DataLoader(Numbers(), batch_size=4, sampler=sampler), **QUICK)
     assert "sampler=sampler" in found.code
     assert torch.equal(generator.get_state(), state)
+
+
+# Where there is a GPU
+
+
+def gpus_there(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """A stand-in: torch says that there is a GPU, and copies and waits are taken down."""
+    calls: list[tuple[str, bool]] = []
+    pinned: set[int] = set()
+
+    def pin(tensor: torch.Tensor, *device: Any) -> torch.Tensor:
+        there = tensor.clone()
+        pinned.add(there.data_ptr())
+        return there
+
+    def to(tensor: torch.Tensor, device: str, non_blocking: bool) -> torch.Tensor:
+        assert (device, non_blocking) == ("cuda", True)
+        calls.append(("copied", tensor.data_ptr() in pinned))
+        return tensor
+
+    stream = SimpleNamespace(synchronize=lambda: calls.append(("waited", False)))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *device: stream)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *args: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    return calls
+
+
+@pytest.mark.parametrize("pin_memory", [False, True])
+def test_with_a_gpu_batches_are_copied_there_pinned_and_not(monkeypatch: pytest.MonkeyPatch, pin_memory: bool) -> None:
+    calls = gpus_there(monkeypatch)
+    loader = torchs.DataLoader(Numbers(), batch_size=4, pin_memory=pin_memory)
+    found = tune(loader, **QUICK)
+    assert {trial.setting.pinned for trial in found.trials} == {False, True}
+    assert ("pin_memory=True" in found.code) == found.best.setting.pinned, "as measured, and not as it was"
+    assert {pinned for call, pinned in calls if call == "copied"} == {False, True}
+    names = "".join(call[0] for call, _ in calls)
+    assert set(names.split("w")) == {"cc", ""}, "both tensors are copied, and then waited for"
+    assert any("copied to the GPU" in note for note in found.notes)
+    assert {trial["pin_memory"] for trial in found.to_json()["trials"]} == {False, True}
+
+
+def test_a_loader_that_puts_its_batches_onto_a_device_keeps_doing_so() -> None:
+    subject = for_gpu(subject_of(ours.DataLoader(Numbers(), device="cpu", pin_memory=True), None, None))
+    assert not subject.pins
+    assert "pin_memory=True" in subject.code(Setting(0))
+
+
+def test_without_a_gpu_nothing_is_copied_and_pin_memory_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = tune(ours.DataLoader(Numbers(), batch_size=4), **QUICK)
+    assert not any(trial.setting.pinned for trial in found.trials)
+    assert not any("GPU" in note for note in found.notes)
 
 
 def test_unbatched_loaders_and_devices_are_written_down() -> None:

@@ -31,9 +31,10 @@ from feedline.errors import WorkerError
 from feedline.machine.finalizers import by_hand, undisturbed
 from feedline.messages.outcome import Outcome
 from feedline.messages.progress import clock
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.meter import Meter, Spent
 from feedline.observe.recording import Recording, Slots
-from feedline.observe.stats import EpochStats, WorkerMemory
+from feedline.observe.stats import WorkerMemory
 from feedline.options import Options
 from feedline.order.plan import Tasks
 from feedline.resume.passed import Passed
@@ -264,6 +265,11 @@ class BatchIterator(Iterator[B]):
         if self._state is State.RUNNING:
             with self._abandoned_by_errors():
                 self.fill()
+
+    @property
+    def meter(self) -> Meter:
+        """What counts this epoch."""
+        return self._meter
 
     def processes(self) -> list[tuple[int, int]]:
         """Number and pid of each worker process."""

@@ -120,15 +120,16 @@ class Scaling:
     def gave(self, meter: Meter, workers: Scaled) -> bool:
         """The loop got a batch. Has the setting changed?"""
         self._total += 1
+        step = meter.whole_step()
         if self._skip:
             self._pass_over(workers)
             return False
         wait = meter.given - meter.latest
         self._batches += 1
         self._waited += wait
-        self._elapsed += meter.step + wait
+        self._elapsed += step + wait
         if self._batches <= STEPS:
-            self._steps.append(meter.step)
+            self._steps.append(step)
             if not self._batches % self._round:
                 self._rounds.append(self._elapsed)
         if self._batches < self._least or self._elapsed < self._least_time:

@@ -27,13 +27,16 @@ from feedline.engine.next_epoch import NextEpoch, Predict
 from feedline.engine.scaling import Scaling, in_memory, needs_no_workers, of_a_stream, scaling_for
 from feedline.engine.worker_set import WorkerSet
 from feedline.machine.finalizers import by_hand, undisturbed
+from feedline.machine.loaded_torch import cuda_timing
 from feedline.messages.outcome import BadSample, Notice
 from feedline.messages.progress import clock
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.meter import Meter, Sums
 from feedline.observe.recorder import Known, Recorder, Render
 from feedline.observe.recording import Recording
 from feedline.observe.report import page_of
-from feedline.observe.stats import AutoWorkers, EpochStats, SourceStats, Stats
+from feedline.observe.stats import AutoWorkers, SourceStats, Stats
+from feedline.observe.stepping import DeviceClock, StepBlock, Stepping
 from feedline.observe.trace import trace_of
 from feedline.options import Options
 from feedline.options.worker_count import AutoCount
@@ -73,6 +76,7 @@ class Session:
         self._warned: dict[str, object] = {}
         self._kind = ""  # the kind of workers; empty if there are none
         self._meters: deque[Meter] = deque(maxlen=KEPT)
+        self._stepping = Stepping()
         self._sums_before = Sums()  # of epochs whose meters are no longer kept
         self._recorders: list[Recorder] = []
         # Several threads may read a loader and ask for its stats. Reentrant, because the garbage collector may end a
@@ -102,6 +106,7 @@ class Session:
     ) -> BatchIterator[Any]:
         """Start an iteration; it replaces one that still runs on the same persistent workers."""
         began = clock()
+        self._stepping.leave()
         options, job = self._scale(options, job)
         if (marked := self.recording is not None) or (job.stream and not job.num_workers):
             job = replace(job, marked=marked, loaded=None if job.num_workers else self._loaded)
@@ -248,6 +253,54 @@ class Session:
             recording.meters.append(meter)
         return meter
 
+    def flow_now(self) -> EpochStats | None:
+        """The latest epoch so far, without the workers' times, if it tells steps from the rest: a few microseconds."""
+        meter = self._meters[-1] if self._meters else None
+        if meter is None or (meter.steps is None and meter.device is None):
+            return None
+        if self._stepping.clock is not None:
+            self._stepping.clock.read()
+        return meter.flow()
+
+    def step(self, on_device: bool = True) -> StepBlock:
+        """What measures a training step."""
+        return StepBlock(self._stepping, self._step_of if on_device else self._step_on_host)
+
+    def _step_of(self) -> tuple[Meter, DeviceClock | None, Recording | None]:
+        meter = self._latest_meter()
+        return meter, self.device_clock(), self.recording
+
+    def _step_on_host(self) -> tuple[Meter, DeviceClock | None, Recording | None]:
+        return self._latest_meter(), None, self.recording
+
+    def _latest_meter(self) -> Meter:
+        """The meter of the iteration that has given the latest batch."""
+        if not self._meters:
+            raise RuntimeError(
+                "loader.step() is outside of an iteration: this loader has not begun any, in this process. Put it "
+                "around the training step, inside `for batch in loader:`"
+            )
+        if len(self._iterators) > 1:
+            return max((each.meter for each in list(self._iterators)), key=lambda meter: meter.given)
+        return self._meters[-1]
+
+    def timed(self, device: int | None) -> tuple[DeviceClock | None, Recording | None]:
+        """The device's clock, if there is one by now, and the recording, if there is one."""
+        clock = self.device_clock(device)
+        return clock, None if clock is None else self.recording
+
+    def device_clock(self, device: int | None = None) -> DeviceClock | None:
+        """The clock of the GPU that this process uses, if it uses one; the first one asked for stays."""
+        if self._stepping.clock is None and (timing := cuda_timing(device)) is not None:
+            session = weakref.ref(self)  # the clock is the session's own, and must not keep it
+
+            def tell_once(message: str) -> None:
+                if (there := session()) is not None:
+                    there.tell_once(message)
+
+            self._stepping.clock = DeviceClock(timing, tell_once)
+        return self._stepping.clock
+
     @property
     def errors(self) -> list[BadSample]:
         """The samples that failed and were left out or replaced."""
@@ -260,6 +313,8 @@ class Session:
         processes = [] if crew is None else crew.processes()
         self.memory.note([] if crew is None else crew.told_memory())
         ended = not processes and self._kind == "thread"  # the latest measurement is of worker processes
+        if self._stepping.clock is not None:
+            self._stepping.clock.read()
         with self._lock:
             before, meters, sources = self._sums_before.flow(), list(self._meters), dict(self._sources)
         epochs = [meter.flow() for meter in meters]

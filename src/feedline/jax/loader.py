@@ -27,6 +27,7 @@ from feedline.jax.row_plan import RowPlan, check_places
 from feedline.jax.shapes import Counted, JaxStats, told
 from feedline.jax.transfer import How, Placed
 from feedline.observe.stats import Stats
+from feedline.observe.stepping import StepBlock
 from feedline.options.core import LoaderOptions
 from feedline.order.plan import Plan
 from feedline.order.rank_turns import Turns
@@ -192,6 +193,14 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
     def stats(self) -> JaxStats:
         """How the loader is doing; with the shapes of batches, and waiting for copies apart from waiting for data."""
         return self._counters.added_to(super().stats())
+
+    def step(self) -> StepBlock:
+        """Measures the training step by the host's clock: `with loader.step():` around it, in the loop (docs/step.md).
+
+        A function of JAX's returns before its result is there. What is inside counts as a step for as long as it takes
+        the host, so wait in it for the result of this step or of the one before: `jax.block_until_ready(loss)`.
+        """
+        return self._session.step(on_device=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: a small JSON value, the same on every process and valid for any number of them.

@@ -67,6 +67,50 @@ def has_begun_cuda() -> bool:
         return False
 
 
+def has_gpu() -> bool:
+    """Could this process use a GPU?"""
+    cuda = ask(module(), "cuda")
+    try:
+        return cuda is not None and bool(cuda.is_available())
+    except Exception:  # a driver that does not fit
+        return False
+
+
+class CudaTiming:
+    """Records events of a GPU, on the stream that is the current one when they are recorded."""
+
+    def __init__(self, cuda: Any, device: int) -> None:
+        self._cuda, self._device = cuda, device
+        self._spare: list[Any] = []
+
+    def record(self) -> Any:
+        """An event; None while a CUDA graph is captured, which would have the event for good."""
+        if self._cuda.is_current_stream_capturing():
+            return None
+        event = self._spare.pop() if self._spare else self._cuda.Event(enable_timing=True)
+        event.record(self._cuda.current_stream(self._device))
+        return event
+
+    def give_back(self, event: Any) -> None:
+        """The event can be recorded again."""
+        self._spare.append(event)
+
+
+def cuda_timing(device: int | None = None) -> CudaTiming | None:
+    """Events of that GPU, or else of the current one; None without torch, or as long as this process uses no GPU.
+
+    >>> cuda_timing() is None or has_begun_cuda()
+    True
+    """
+    if not has_begun_cuda():  # in a forked child, too, torch says that it has not
+        return None
+    try:
+        cuda = module().cuda
+        return CudaTiming(cuda, cuda.current_device() if device is None else device)
+    except Exception:
+        return None
+
+
 def give_back_memory() -> None:
     """Of its devices, as far as nobody uses it."""
     for name in ("cuda", "xpu", "mps"):

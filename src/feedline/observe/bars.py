@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol
 
 from feedline.errors.foreign import ask
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, EpochStats
 from feedline.observe.terminal import show_line, takes_escapes
 
 
@@ -37,6 +39,8 @@ class Counts:
     """None if the loader does not know how many samples its batches have."""
     seconds: float = 0.0
     waited: float = 0.0
+    known: Callable[[], EpochStats | None] = lambda: None
+    """What the loader has measured, if it tells the step from the rest."""
 
     @property
     def place(self) -> int:
@@ -54,7 +58,14 @@ class Counts:
         counted, unit = (self.done, "batches") if self.samples is None else (self.samples, "samples")
         rate = counted / self.seconds if self.seconds else 0.0
         share = min(1.0, self.waited / self.seconds) if self.seconds else 0.0
-        return f"{rate:,.0f} {unit}/s, waited {share:.0%}".replace("%", " %")
+        return f"{rate:,.0f} {unit}/s{self._steps()}, waited {share:.0%}".replace("%", " %")
+
+    def _steps(self) -> str:
+        if (flow := self.known()) is None or flow.basis == BETWEEN:
+            return ""
+        if flow.basis == DEVICE:
+            return f", device: step {flow.step_share:.0%}, waiting {flow.starved_share:.0%}"
+        return f", step {min(1.0, flow.step / self.seconds) if self.seconds else 0.0:.0%}"
 
     def __str__(self) -> str:
         many = f"{self.place:,}" if self.known_total is None else f"{self.place:,} of {self.known_total:,}"

@@ -49,7 +49,8 @@ class WithProgress(Generic[B]):
         batches = iter(self._loader)
         named = f"epoch {epoch}" if isinstance(epoch, int) else "batches"
         name = named if self._name is None else " ".join(self._name.split())
-        return ShownEpoch(batches, Counts(name, before, _length(self._loader)), began)
+        known = ask(self._loader, "_flow_now", _nothing)
+        return ShownEpoch(batches, Counts(name, before, _length(self._loader), known=known), began)
 
 
 class ShownEpoch(Iterator[B]):
@@ -138,6 +139,10 @@ class _Screen:
         if bar is not None and os.getpid() == self._process:  # a forked worker has a copy
             with suppress(Exception):
                 bar.close(self._counts)
+
+
+def _nothing() -> None:
+    """A loader that measures no steps."""
 
 
 @undisturbed

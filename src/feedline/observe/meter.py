@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from feedline.errors.foreign import ask
 from feedline.messages.progress import COLLATED, FETCHED, SENT, Row, clock
-from feedline.observe.stats import EpochStats
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, STEPS, EpochStats
+from feedline.observe.stepping import DeviceTimes, Steps
 
 WEIGHED = 64
 """After the first two, only every Nth batch is measured: walking through a batch of many leaves takes time."""
@@ -55,6 +56,11 @@ class Sums(NamedTuple):
     queued: int = 0
     restarts: int = 0
     staffed: int = 0
+    steps: int = 0
+    stepping: int = 0
+    device_stepping: int = 0
+    device_waiting: int = 0
+    device_other: int = 0
 
     def plus(self, other: Sums) -> Sums:
         """The sums of both. Each new epoch of a loader needs it, so it is not done with `EpochStats`, which takes as
@@ -79,6 +85,12 @@ class Sums(NamedTuple):
             queued=self.queued / self.batches if self.batches else 0.0,
             restarts=self.restarts,
             staffed=self.staffed / 1e9,
+            steps=self.steps,
+            stepping=self.stepping / 1e9,
+            device_stepping=self.device_stepping / 1e9,
+            device_waiting=self.device_waiting / 1e9,
+            device_other=self.device_other / 1e9,
+            basis=DEVICE if self.device_stepping else STEPS if self.steps else BETWEEN,
         )
 
 
@@ -100,7 +112,11 @@ class Meter:
         """The number of workers that had to be replaced."""
         self.starting = 0
         """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
-        self._transferring = 0
+        self.steps: Steps | None = None
+        """What `loader.step()` has measured, if it is used…"""
+        self.device: DeviceTimes | None = None
+        """…and what a device's events say, if there is one."""
+        self._transferring = self._away = self._waited = 0
         self._epoch = epoch
         self._workers = workers
         self._worker_time = self._workers_since = 0
@@ -139,13 +155,32 @@ class Meter:
         """The user waited until a finished batch was moved to where it is needed."""
         self._transferring += nanoseconds
         self._waiting += nanoseconds
-        self.given = clock()
+        now = clock()
+        if self._first:  # if the next batch is asked for at once, the step was before this one was moved
+            self._away += max(0, now - nanoseconds - self.given)
+        self.given = now
+
+    def whole_step(self) -> int:
+        """The latest step, with the part of it that was before a batch was moved: the next one is then asked for at
+        once. To be asked for once for each batch."""
+        whole, self._away = self.step + self._away, 0
+        return whole
 
     def gave_none(self) -> None:
         """No batch was given: there are no more, the user stopped, or there was an error."""
         if self.latest > self.given:
             self.given = clock()
             self._waiting += self.given - self.latest
+
+    @property
+    def waited(self) -> int:
+        """Nanoseconds that the user has waited so far."""
+        return self._waiting
+
+    def waited_since_mark(self) -> int:
+        """Those since this was last asked: a device's event is recorded now."""
+        since, self._waited = self._waiting - self._waited, self._waiting
+        return since
 
     def set_workers(self, workers: int) -> None:
         """From the latest batch on there are this many workers."""
@@ -176,6 +211,8 @@ class Meter:
             self._queued,
             self.restarts,
             self._worker_time + self._workers * max(0, self.given - max(self._first, self._workers_since)),
+            *((0, 0) if self.steps is None else (self.steps.count, self.steps.until(self.given))),
+            *((0, 0, 0) if (at := self.device) is None or at.failed else (at.step, at.waiting, at.other)),
         )
 
 

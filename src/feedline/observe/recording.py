@@ -57,6 +57,14 @@ class Delivered(NamedTuple):
     """(label, count) pairs of the batch, if its labels could be recognised."""
 
 
+class Stretch(NamedTuple):
+    """A time of the loop's or the device's, and what it was."""
+
+    kind: str
+    start: int
+    end: int
+
+
 class Event(NamedTuple):
     """Something unusual, in words."""
 
@@ -74,6 +82,10 @@ class Recording:
         self.events: list[Event] = []
         self.meters: list[Meter] = []
         """The meters of the recorded epochs."""
+        self.steps: list[Stretch] = []
+        """What was inside `loader.step()`…"""
+        self.device: list[Stretch] = []
+        """…and the device's time, laid one after the other from where the loop recorded the first event."""
         self.left_out = 0
         """The number of batches beyond `MOST`."""
         self._single = 0
@@ -96,6 +108,16 @@ class Recording:
         labels = labels_in(batch, size) if self._labels < SINGLE else None
         self._labels += len(labels or ())
         self.delivered.append(Delivered(run, epoch, seq, size, asked, gave, queued, slots, labels))
+
+    def stepped(self, start: int, end: int) -> None:
+        """The loop has left `loader.step()`."""
+        if len(self.steps) < MOST:
+            self.steps.append(Stretch("step", start, end))
+
+    def on_device(self, kind: str, start: int, end: int) -> None:
+        """The device has been there."""
+        if start < end and len(self.device) < 4 * MOST:
+            self.device.append(Stretch(kind, start, end))
 
     def happened(self, text: str) -> None:
         """The user was warned of something."""

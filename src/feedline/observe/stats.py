@@ -7,9 +7,10 @@ Not its job: measuring (supervise), counting (collated).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from feedline.errors.counting import counted
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, EpochStats
 from feedline.observe.exposition import Metric, exposition
 from feedline.observe.html_table import lines_with_bar
 
@@ -33,95 +34,6 @@ class WorkerMemory:
     """Python objects and the like (anonymous memory), including those a forked worker still shares with its parent."""
     host: str = ""
     """The machine it runs on, if that may be another one (`workers="ray"`)."""
-
-
-@dataclass(frozen=True)
-class EpochStats:
-    """How batches flowed in an epoch, or in several. Times are in seconds.
-
-    >>> counts = {"batches": 100, "samples": 3200, "bytes": 64_000_000, "num_workers": 2}
-    >>> flow = EpochStats(seconds=10.0, waiting=4.0, fetching=8.0, **counts)
-    >>> flow.samples_per_second, flow.waiting_share, flow.utilisation
-    (320.0, 0.4, 0.4)
-    >>> print(flow)
-    320 samples/s, 10 batches/s, 6.4 MB/s; the loop waited 40 % of the time; workers busy 40 %
-    """
-
-    number: int = 0
-    """The number of the (latest) epoch."""
-    num_workers: int = 0
-    """The number of workers; at the end, if it has changed."""
-    seconds: float = 0.0
-    """From the first request for a batch to the latest batch delivered, including the start of workers."""
-    waiting: float = 0.0
-    """The part of `seconds` in which the loop waited for batches."""
-    batches: int = 0
-    samples: int = 0
-    bytes: int = 0
-    """Bytes of arrays, tensors and texts in the batches; estimated from every 64th."""
-    fetching: float = 0.0
-    """Reading samples, summed over all workers…"""
-    collating: float = 0.0
-    """…collating them…"""
-    sending: float = 0.0
-    """…and packing batches for the main process."""
-    transferring: float = 0.0
-    """Waiting until pinned memory or a device is filled (feedline.torch)."""
-    delivering: float = 0.0
-    """The main process's own work on batches; part of `waiting`."""
-    queued: float = 0.0
-    """The average number of batches that were ready when one was requested."""
-    restarts: int = 0
-    """Workers that died or were stuck, and were replaced."""
-    staffed: float = 0.0
-    """Workers × seconds; not `num_workers` × `seconds` if the number of workers changed."""
-
-    @property
-    def samples_per_second(self) -> float:
-        """Samples per second, including the loop's own work."""
-        return self.samples / self.seconds if self.seconds else 0.0
-
-    @property
-    def batches_per_second(self) -> float:
-        """Batches per second."""
-        return self.batches / self.seconds if self.seconds else 0.0
-
-    @property
-    def bytes_per_second(self) -> float:
-        """Bytes per second."""
-        return self.bytes / self.seconds if self.seconds else 0.0
-
-    @property
-    def waiting_share(self) -> float:
-        """The share of its time that the loop waited: what a faster loader could save."""
-        return min(1.0, self.waiting / self.seconds) if self.seconds else 0.0
-
-    @property
-    def utilisation(self) -> float:
-        """The share of their time that workers worked; without workers, 0."""
-        spent = self.fetching + self.collating + self.sending
-        available = self.staffed or self.seconds * self.num_workers
-        return min(1.0, spent / available) if self.num_workers and available else 0.0
-
-    def __str__(self) -> str:
-        busy = f"; workers busy {self.utilisation:.0%}" if self.num_workers else ""
-        return (
-            f"{self.samples_per_second:,.0f} samples/s, {self.batches_per_second:,.3g} batches/s, "
-            f"{self.bytes_per_second / 1e6:,.3g} MB/s; the loop waited {self.waiting_share:.0%} of the time{busy}"
-        ).replace("%", " %")
-
-    def plus(self, other: EpochStats) -> EpochStats:
-        """The sum of both."""
-        batches = self.batches + other.batches
-        queued = (self.queued * self.batches + other.queued * other.batches) / batches if batches else 0.0
-        sums = {name: getattr(self, name) + getattr(other, name) for name in _ADDED}
-        return replace(other, queued=queued, **sums)
-
-
-_ADDED = (
-    *("seconds", "waiting", "batches", "samples", "bytes", "restarts"),
-    *("fetching", "collating", "sending", "transferring", "delivering", "staffed"),
-)
 
 
 @dataclass(frozen=True)
@@ -209,9 +121,9 @@ class Stats:
     ()
     """
 
-    epoch: EpochStats = EpochStats()
+    epoch: EpochStats = field(default_factory=EpochStats)
     """The latest epoch, finished or running."""
-    total: EpochStats = EpochStats()
+    total: EpochStats = field(default_factory=EpochStats)
     """All epochs of this loader together."""
     epochs: tuple[EpochStats, ...] = ()
     """Each epoch by itself: the last 100."""
@@ -232,7 +144,8 @@ class Stats:
 
     def _repr_html_(self) -> str:
         first, *lines = str(self).splitlines()
-        return lines_with_bar(first, lines, "waited", self.epoch.waiting_share)
+        who = "device waited" if self.epoch.basis == DEVICE else "waited"
+        return lines_with_bar(first, lines, who, self.epoch.starved_share)
 
     def scalars(self) -> dict[str, float]:
         """The latest epoch's numbers by name, for any logger: `for name, value in ...: writer.add_scalar(name, value)`.
@@ -261,6 +174,7 @@ class Stats:
 
 _LOGGED = (
     *("samples_per_second", "batches_per_second", "bytes_per_second", "waiting_share", "utilisation", "queued"),
+    *("step_share", "starved_share", "other_share", "step", "other"),
     *("restarts", "seconds", "waiting", "fetching", "collating", "sending", "transferring", "delivering"),
 )
 
@@ -273,6 +187,7 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
         "bytes": (flow.bytes, "Bytes in the batches delivered, estimated from some of them."),
         "loop_seconds": (flow.seconds, "Time in which epochs were under way."),
         "waiting_seconds": (flow.waiting, "Of these, the time that the loop waited for batches."),
+        "step_seconds": (flow.step, "Of these, the time in training steps."),
         "restarts": (flow.restarts, "Workers that died or were stuck, and were replaced."),
         "errors": (stats.errors, "Samples that failed and were left out or replaced."),
     }
@@ -281,6 +196,10 @@ def _metrics(stats: Stats) -> Iterator[Metric]:
     spent = ("fetching", "collating", "sending", "transferring", "delivering")
     stages = tuple((getattr(flow, name), {"stage": name}) for name in spent)
     yield Metric("stage_seconds_total", "counter", "Time spent in each stage, over all workers.", stages)
+    if flow.basis == DEVICE:
+        on_device = {"step": flow.device_stepping, "waiting": flow.device_waiting, "other": flow.device_other}
+        times = tuple((seconds, {"in": name}) for name, seconds in on_device.items())
+        yield Metric("device_seconds_total", "counter", "The device's time, by its events.", times)
     yield Metric("epoch", "gauge", "The latest epoch's number.", ((stats.epoch.number, {}),))
     yield Metric("workers", "gauge", "Workers of the latest epoch.", ((stats.epoch.num_workers, {}),))
     yield Metric("ready_batches", "gauge", "Batches ready when one was asked for.", ((stats.epoch.queued, {}),))
@@ -306,6 +225,8 @@ def _lines(stats: Stats) -> Iterator[str]:
     stages = {"fetch": flow.fetching, "collate": flow.collating, "send": flow.sending}
     stages |= {"transfer": flow.transferring, "deliver": flow.delivering}
     yield "  " + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in stages.items() if seconds)
+    if flow.basis != BETWEEN:
+        yield f"  {flow.shares}"
     if flow.num_workers:
         workers = f"{counted(flow.num_workers, 'worker')}, {flow.restarts} replaced"
         yield f"  {flow.queued:.2g} batches ready on average, {workers}"

@@ -1,8 +1,8 @@
 """A recording as trace events, which chrome://tracing and Perfetto open.
 
 Takes: a `Recording`. Gives: a JSON document.
-Promises: one row per worker, one for the loop, counters for ready batches and for the slots; times in microseconds
-from the beginning of the recording.
+Promises: one row per worker, one for the loop, one each for `loader.step()` and the device if they are known; counters
+for ready batches and for the slots; times in microseconds from the beginning of the recording.
 Not its job: the page for people without Perfetto (observe.report).
 """
 
@@ -17,6 +17,8 @@ from feedline.observe.recording import Delivered, Recording, collating_since, sa
 
 LOOP = 0
 """The row of the user's loop; worker n has row n + 1; without workers, row 1 is loading in the loop itself."""
+STEPS, DEVICE = 1_000_000, 1_000_001
+"""The rows of `loader.step()` and of the device; above all others."""
 SHOWN = 64
 """Indices listed in a span's details."""
 
@@ -37,6 +39,9 @@ def _events(recording: Recording) -> Iterator[Event]:
     for one in recording.delivered:
         yield from _waited(one, before, recording.began)
         before = one
+    for row, stretches in ((STEPS, recording.steps), (DEVICE, recording.device)):
+        for kind, start, end in stretches:
+            yield _span(kind if row == STEPS else f"device {kind}", row, start, end, recording.began, {})
     for event in recording.events:
         yield {
             "name": event.text.splitlines()[0][:80],
@@ -54,9 +59,12 @@ def _names(recording: Recording) -> Iterator[Event]:
     rows = {LOOP: "training loop"}
     for marks in recording.marks:
         rows.setdefault(_row(marks), worker_name(marks.worker, marks.host))
+    rows |= {STEPS: "loader.step()"} if recording.steps else {}
+    rows |= {DEVICE: "device"} if recording.device else {}
     for row, name in sorted(rows.items()):
+        place = row if row < STEPS else row - DEVICE - 1
         yield {"name": "thread_name", "ph": "M", "pid": 1, "tid": row, "args": {"name": name}}
-        yield {"name": "thread_sort_index", "ph": "M", "pid": 1, "tid": row, "args": {"sort_index": row}}
+        yield {"name": "thread_sort_index", "ph": "M", "pid": 1, "tid": row, "args": {"sort_index": place}}
 
 
 def _row(marks: Marks) -> int:

@@ -26,23 +26,25 @@ AnyWindow = TypeVar("AnyWindow", bound="Window")
 
 
 class Setting(NamedTuple):
-    """The number and kind of workers; prefetched batches for each; threads of each for linear algebra.
+    """The number and kind of workers; prefetched batches for each; threads of each for linear algebra; pinned memory.
 
-    >>> print(Setting(4), Setting(1, prefetch=4, kind="thread"), Setting(0), sep="; ")
-    4 processes; 1 thread, prefetch_factor=4; no workers
+    >>> print(Setting(4), Setting(1, prefetch=4, kind="thread"), Setting(0, pinned=True), sep="; ")
+    4 processes; 1 thread, prefetch_factor=4; no workers, pinned
     """
 
     workers: int
     prefetch: int = USUAL_PREFETCH
     kind: str = "process"
     threads: int = 1
+    pinned: bool = False
 
     def __str__(self) -> str:
+        pinned = ", pinned" if self.pinned else ""
         if not self.workers:
-            return "no workers"
+            return f"no workers{pinned}"
         prefetch = f", prefetch_factor={self.prefetch}" if self.prefetch != USUAL_PREFETCH else ""
         threads = f", {self.threads} threads each" if self.threads != 1 else ""
-        return f"{counted(self.workers, self.kind)}{prefetch}{threads}"
+        return f"{counted(self.workers, self.kind)}{prefetch}{threads}{pinned}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import Any
 from feedline.errors import FeedlineError, StateError
 from feedline.errors.checks import check_whole
 from feedline.observe.epoch_bar import WithProgress
+from feedline.observe.epoch_stats import EpochStats
+from feedline.observe.stepping import StepBlock
 from feedline.resume.under_lightning import asking_loop, epoch_is_over, is_ahead
 
 AHEAD = (
@@ -48,6 +50,13 @@ class Forever:
     def progress(self, name: str | None = None) -> WithProgress[Any]:
         """One virtual epoch with a progress bar; see `DataLoader.progress`."""
         return WithProgress(self, lambda: self._given if self._goes_on else 0, name)
+
+    def _flow_now(self) -> EpochStats | None:
+        return self.loader._flow_now()  # type: ignore[no-any-return]
+
+    def step(self) -> StepBlock:
+        """Measures the training step, as the loader's."""
+        return self.loader.step()  # type: ignore[no-any-return]
 
     def following(self) -> Any:
         """The next batch; starts the data again if they have ended."""

@@ -125,7 +125,7 @@ class Engine:
         batches = self.session.begin(options, tasks, passed, loader.__len__, job, TorchIterator, predict)
         if loader.num_workers:
             batches.fill()  # torch takes the first indices from the sampler here, not in the first next()
-        delivered = transferred(batches, transfer, passed.settle)
+        delivered = transferred(batches, transfer, passed.settle, self.session.timed)
         self._place_before = PlaceBefore()
         return WithPlaceBefore(delivered, loader.__len__, passed, self._place_before) if is_iterating() else delivered
 

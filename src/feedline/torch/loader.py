@@ -24,8 +24,10 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 from feedline.collate.composing import check_collate
 from feedline.messages.outcome import BadSample
 from feedline.observe.epoch_bar import WithProgress
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.recorder import Recorder
 from feedline.observe.stats import Stats
+from feedline.observe.stepping import StepBlock
 from feedline.options.loader_line import loader_in_html, loader_in_words
 from feedline.options.worker_count import as_number
 from feedline.resume.endless import Forever
@@ -265,6 +267,25 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
     def stats(self) -> Stats:
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._feedline.session.stats()
+
+    def _flow_now(self) -> EpochStats | None:
+        return self._feedline.session.flow_now()
+
+    def step(self) -> StepBlock:
+        """Measures the training step: `with loader.step():` around it, in the loop (docs/step.md).
+
+        `stats()`, reports and traces then tell the step from waiting and from the rest; with torch on a GPU, by the
+        GPU's own time. A batch that is asked for inside counts as waited for, not as a step.
+
+        >>> from feedline.torch import DataLoader
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> for batch in loader:
+        ...     with loader.step():
+        ...         _ = batch.sum()
+        >>> loader.stats().epoch.steps, loader.stats().epoch.basis
+        (3, 'loader.step()')
+        """
+        return self._feedline.session.step()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.

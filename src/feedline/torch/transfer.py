@@ -24,7 +24,11 @@ from feedline.engine.loop import BatchIterator
 from feedline.errors import OptionError
 from feedline.errors.foreign import ask
 from feedline.messages.progress import clock
+from feedline.observe.recording import Recording
+from feedline.observe.stepping import DeviceClock
 from feedline.torch.moving import moved
+
+Timed = Callable[[int | None], tuple[DeviceClock | None, Recording | None]]
 
 _USERS_LINE = 6
 """Frames above `Transfer.chosen`: Engine._begin, Engine.begin, _get_iterator, __iter__, the loop."""
@@ -65,27 +69,41 @@ class Transfer:
         return cls(pin or onto is not None, onto) if pin or onto is not None else None
 
 
+def no_clock(device: int | None) -> tuple[DeviceClock | None, Recording | None]:
+    """The time on the device is not measured."""
+    return None, None
+
+
 def transferred(
-    batches: BatchIterator[Any], transfer: Transfer | None, settle: Callable[[], None] = lambda: None
+    batches: BatchIterator[Any],
+    transfer: Transfer | None,
+    settle: Callable[[], None] = lambda: None,
+    timed: Timed = no_clock,
 ) -> Iterator[Any]:
     """The batches, transferred one ahead; unchanged if there is nothing to do.
 
-    `settle` is called when all that was taken from `batches` is on its way to the user.
+    `settle` is called when all that was taken from `batches` is on its way to the user. `timed` gives the device's
+    clock, if there is one by now, and what its times are recorded in.
     """
-    return batches if transfer is None else Transferred(batches, transfer, settle)
+    return batches if transfer is None else Transferred(batches, transfer, settle, timed)
 
 
 class Transferred(Iterator[Any]):
     """Batches of an iterator; each is made ready while the user works on the one before."""
 
-    def __init__(self, batches: BatchIterator[Any], transfer: Transfer, settle: Callable[[], None]) -> None:
+    def __init__(
+        self, batches: BatchIterator[Any], transfer: Transfer, settle: Callable[[], None], timed: Timed = no_clock
+    ) -> None:
         self._batches = batches
         self._settle = settle
         device = transfer.device
+        self._timed = timed if device is None or device.type == "cuda" else no_clock
         self._copier = None if device is None else _copier_to(device)
         index = device.index if device is not None else None
         if index is None:
             index = torch.accelerator.current_device_index()
+        self._device = index
+        self._timed(index)  # so that a clock that is begun now is this device's, whoever asks for it later
         # The thread ends when this object is collected (it holds the executor weakly). Waiting could take forever.
         self._thread = ThreadPoolExecutor(1, "feedline-pin", _enter_thread, (index,))
         self._ahead: Callable[[], Any] | None = None
@@ -96,6 +114,16 @@ class Transferred(Iterator[Any]):
         return len(self._batches)
 
     def __next__(self) -> Any:
+        # What a device's clock marks is all of this: waiting, and the wait of the device's stream for the copy.
+        device, recording = self._timed(self._device)
+        if device is None:
+            return self._next()
+        device.asked(self._batches.meter, recording)
+        batch = self._next()
+        device.gave(self._batches.meter, recording)
+        return batch
+
+    def _next(self) -> Any:
         ready = self._ahead
         self._ahead = self._failing(self._batches.let_go) if ready is not None else None
         if ready is None:

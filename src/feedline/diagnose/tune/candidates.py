@@ -40,6 +40,10 @@ class Bounds:
     kinds: tuple[str, ...] = ("process", "thread")
     max_workers: int | None = None
     """The user's limit."""
+    gpu: bool = False
+    """Is there a GPU, for which more batches may be worth having ahead…"""
+    pins: bool = False
+    """…and may batches be pinned for it?"""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def fits(setting: Setting, bounds: Bounds, facts: TrialFacts) -> bool:
     return bounds.memory is None or needed <= HALF * bounds.memory
 
 
-def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
+def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int, bool]:
     """The sort key of settings: fewest processes or threads, then least memory.
 
     A thread takes less memory than a process, and one process with two threads less than two processes. But a thread
@@ -111,7 +115,7 @@ def cost(setting: Setting, computes: bool) -> tuple[int, int, int, int]:
     """
     dearer = ("process", "thread") if computes else ("thread", "process")
     place = dearer.index(setting.kind) if setting.workers else 0
-    return setting.workers * setting.threads, place, setting.workers, setting.prefetch
+    return setting.workers * setting.threads, place, setting.workers, setting.prefetch, setting.pinned
 
 
 def grid(bounds: Bounds, facts: TrialFacts) -> list[Setting]:

@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -25,7 +26,8 @@ from feedline.diagnose.quiet import quietly
 from feedline.diagnose.tune.trial import Spending, Trial, usage_of
 from feedline.diagnose.tune.tune_subject import TuneSubject
 from feedline.errors import FeedlineError, MemoryShortage, ShippingError, WorkerTimeout
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.epoch_stats import EpochStats
+from feedline.observe.stats import Stats
 from feedline.observe.window import Setting, Window, spread_of
 from feedline.supervise import watchdog
 
@@ -56,8 +58,19 @@ def compute_for(step: float) -> float:
 class Runner:
     """Measures settings of one subject, one after the other, until a given time."""
 
-    def __init__(self, subject: TuneSubject, step: float, busy_step: bool, until: float) -> None:
+    def __init__(
+        self,
+        subject: TuneSubject,
+        step: float,
+        busy_step: bool,
+        until: float,
+        arrive: Callable[[Any], Any] | None = None,
+    ) -> None:
         self._subject = subject
+        self._arrive = arrive
+        """Puts a batch where the step needs it."""
+        self._arriving = 0.0
+        """Seconds that this took in a trial."""
         self._step = step
         self._busy_step = busy_step
         self._until = until
@@ -110,7 +123,7 @@ class Runner:
             self._burned += (compute_for if self._busy_step else wait_for)(self._step)
 
     def _run(self, loader: Any, wind: Callable[[bool], None], setting: Setting, seconds: float) -> Trial:
-        began, consumer = clock(), Consumer(_WithAlarm(loader, wind), self._take_step)
+        began, consumer = clock(), Consumer(_WithAlarm(loader, wind, self._arrived), self._take_step)
         first = waited = consumer.take()
         count, soft = 1, clock() + seconds
         for _ in range(max(1, setting.workers)):  # each worker's first batch: it may import, open, connect
@@ -118,7 +131,7 @@ class Runner:
             if clock() > soft:
                 break
             waited, count = waited + consumer.take(), count + 1
-        since, before, self._burned = clock(), loader.stats(), 0.0
+        since, before, self._burned, self._arriving = clock(), loader.stats(), 0.0, 0.0
         usage, windows = _UsageSince(before), list[Window]()
         while not self._done(windows, soft):
             window = consumer.window(WINDOW, max(2, setting.workers), self._until)
@@ -127,6 +140,7 @@ class Runner:
             windows.append(window.with_step(self._step))
         used, lasted, after = usage.until_now(self._burned), clock() - since, loader.stats()
         spent = Spending(seconds=lasted, **used, **_flow(before.total, after.total))
+        spent = replace(spent, transferring=spent.transferring + self._arriving)
         if not windows:  # slower than all the time given: count everything, including the start
             windows = [Window(count, since - began, waited).with_step(self._step)]
             spent = Spending(seconds=since - began, **_flow(EpochStats(), after.total))
@@ -134,6 +148,14 @@ class Runner:
         memory = sum(worker.private for worker in after.workers) if setting.kind == "process" else 0
         memory += max(1, setting.workers * setting.prefetch) * bytes_
         return Trial(setting, self._step, tuple(windows), spent, memory, first, bytes_)
+
+    def _arrived(self, batch: Any) -> Any:
+        if self._arrive is None:
+            return batch
+        began = clock()
+        there = self._arrive(batch)
+        self._arriving += clock() - began
+        return there
 
     def _done(self, windows: list[Window], soft: float) -> bool:
         if clock() >= (min(soft, self._until) if windows else self._until):
@@ -144,13 +166,13 @@ class Runner:
 class _WithAlarm:
     """A loader; while a batch of it is waited for, an alarm runs."""
 
-    def __init__(self, loader: Any, wind: Callable[[bool], None]) -> None:
-        self._loader, self._wind = loader, wind
+    def __init__(self, loader: Any, wind: Callable[[bool], None], arrived: Callable[[Any], Any]) -> None:
+        self._loader, self._wind, self._arrived = loader, wind, arrived
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._loader:
             self._wind(False)
-            yield batch
+            yield self._arrived(batch)
             self._wind(True)
 
 

@@ -8,7 +8,8 @@ Not its job: measuring (running), the choice (candidates), words (verdict).
 
 One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that
 cannot be enough after that are not tried. Then each kind of workers is doubled until it is enough or gains nothing;
-the range between the last that was too slow and the first that was not is halved. Then come more batches ahead, more
+the range between the last that was too slow and the first that was not is halved. Where there is a GPU, the choice is
+tried with pinned memory, and the search for workers done again if that is faster. Then come more batches ahead, more
 threads per worker, and the finalists once more in turns.
 """
 
@@ -36,6 +37,8 @@ BUSY = 0.9
 """Workers that work this share of their time gain nothing from more batches ahead."""
 NEAR = 0.85
 """The share of what is enough: a smaller setting that reached it is tried once more."""
+GPU_AHEAD = 32
+"""The largest prefetch_factor that is tried for a GPU, if it fits into memory. Judgement: there was no GPU."""
 ROUNDS, NOISY_ROUNDS = 2, 6
 """Rounds in which the finalists are measured again; more if their windows do not agree."""
 NOISY = 0.06
@@ -64,11 +67,11 @@ class Search:
     def run(self) -> None:
         """Try what is worth trying."""
         self._budget = self.remaining()
+        self._pinned = False
         if not self._begin():
             return
-        for kind in self._kinds():
-            self._climb(kind)
-            self._halve(kind)
+        self._try_workers()
+        self._try_pinned()
         self._try_threads()
         self._try_prefetch()
         self._repeat()
@@ -125,6 +128,14 @@ class Search:
 
     # More workers
 
+    def _try_workers(self) -> None:
+        for kind in self._kinds():
+            self._climb(kind)
+            self._halve(kind)
+
+    def _with(self, workers: int, kind: str) -> Setting:
+        return Setting(workers, kind=kind, pinned=self._pinned)
+
     def _climb(self, kind: str) -> None:
         """Increase the workers until the step is kept busy or nothing is gained."""
         most = most_workers(self.bounds, self.facts, kind)
@@ -135,7 +146,7 @@ class Search:
             workers = self._first_guess(most)
         before, flat = 0.0, 0
         while workers >= 1:
-            trial = self._try(Setting(workers, kind=kind))
+            trial = self._try(self._with(workers, kind))
             if trial is None or trial.failed or workers >= most or trial.keeps_up:
                 return
             rate = trial.batches_per_second
@@ -155,7 +166,7 @@ class Search:
         best = self.best
         assert best is not None
         workers = best.setting.workers * best.setting.threads
-        while workers and not self._is_cheaper(Setting(workers, kind=kind)):
+        while workers and not self._is_cheaper(self._with(workers, kind)):
             workers -= 1
         return workers
 
@@ -168,7 +179,7 @@ class Search:
         """Search between what is too slow and what is not."""
         while True:
             plain = {
-                each.workers: trial for each, trial in self.trials.items() if each == Setting(each.workers, kind=kind)
+                each.workers: trial for each, trial in self.trials.items() if each == self._with(each.workers, kind)
             }
             fast = [count for count, trial in plain.items() if count and self._is_enough(trial)]
             if not fast:
@@ -177,11 +188,23 @@ class Search:
             low = max(slow, default=0)
             if min(fast) - low < 2:
                 return
-            middle = Setting((low + min(fast)) // 2, kind=kind)
+            middle = self._with((low + min(fast)) // 2, kind)
             if not self._is_cheaper(middle) or self._try(middle) is None:
                 return
 
     # Other things than more workers
+
+    def _try_pinned(self) -> None:
+        """Pinned memory, from which copies to a GPU take less time. If it gains, fewer or more workers may be right."""
+        best = self.best
+        if best is None or not self.bounds.pins:
+            return
+        trial = self._try(best.setting._replace(pinned=True))
+        if trial is None or trial.failed or trial.batches_per_second < GAIN * best.batches_per_second:
+            return
+        self._pinned = True
+        self._try(self._with(0, best.setting.kind))
+        self._try_workers()
 
     def _try_threads(self) -> None:
         """More threads in fewer processes; only if a library uses them."""
@@ -206,11 +229,11 @@ class Search:
         best = self.best
         if best is None or not best.setting.workers:
             return
-        setting = best.setting
+        setting, most = best.setting, GPU_AHEAD if self.bounds.gpu else MOST_AHEAD
         if best.keeps_up:
             setting = setting._replace(workers=setting.workers - 1)
         known = self.trials.get(setting)
-        while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < MOST_AHEAD:
+        while known is not None and setting.workers and known.utilisation < BUSY and setting.prefetch < most:
             if known.batches_per_second < NEAR**2 * enough(self.trials.values(), self.step):
                 return
             setting = setting._replace(prefetch=2 * setting.prefetch)

@@ -190,6 +190,7 @@ class Trial:
             "workers": self.setting.kind,
             "prefetch_factor": self.setting.prefetch,
             "threads_per_worker": self.setting.threads,
+            "pin_memory": self.setting.pinned,
             "batches_per_second": self.batches_per_second,
             "waiting_share": self.waiting_share,
             "spread": self.spread,

@@ -183,6 +183,8 @@ def _group(setting: Setting) -> str:
     """The name of the line or the dots that show the setting."""
     if not setting.workers:
         return "no workers"
+    if setting.pinned:
+        return "pinned memory"
     if setting.threads > 1:
         return "more threads each"
     if setting.prefetch != USUAL_PREFETCH:
@@ -190,7 +192,9 @@ def _group(setting: Setting) -> str:
     return {"process": "processes", "thread": "threads"}[setting.kind]
 
 
-LOOKS = {"processes": "o-", "threads": "o-", "no workers": "o", "other prefetch_factor": "o", "more threads each": "o"}
+LOOKS = {"processes": "o-", "threads": "o-"} | dict.fromkeys(
+    ("no workers", "other prefetch_factor", "more threads each", "pinned memory"), "o"
+)
 
 
 @looks()

@@ -14,7 +14,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from feedline.diagnose.user_loader import JAXS, OURS, TORCHS, front_for, is_jaxs, is_torchs, options_of, seeded_loader
@@ -40,6 +40,8 @@ class TuneSubject:
     init: Callable[[int], None] | None = None
     timeout: float = 0
     """The user's: trials have their own."""
+    pins: bool = False
+    """Is `pin_memory` tuned? Then it is none of the options."""
     pasted_front: str = ""
     """The module in the lines to paste, if it is not the front: a loader of JAX's is tried without devices."""
 
@@ -57,11 +59,14 @@ class TuneSubject:
             options |= {"workers": setting.kind, "worker_init_fn": init}
             if setting.kind == "process" and self.start_method is not None:
                 options["multiprocessing_context"] = self.start_method
+        if self.pins:
+            options["pin_memory"] = setting.pinned
         return seeded_loader(self.front, self.dataset, seed, **options)
 
     def code(self, setting: Setting) -> str:
         """The lines to paste."""
-        arguments = {**self.shown, "num_workers": str(setting.workers)}
+        arguments = {**self.shown, **({"pin_memory": "True"} if setting.pinned else {})}
+        arguments["num_workers"] = str(setting.workers)
         if setting.workers:
             if setting.kind == "thread":
                 arguments["workers"] = '"thread"'
@@ -80,6 +85,16 @@ class TuneSubject:
         inside = ", ".join(["dataset", *(f"{name}={value}" for name, value in arguments.items())])
         more = "import feedline\n" if setting.threads > 1 else ""
         return f"{more}from {self.pasted_front or self.front} import DataLoader\n\nloader = DataLoader({inside})"
+
+
+def for_gpu(subject: TuneSubject) -> TuneSubject:
+    """The subject where there is a GPU: `pin_memory` is tuned, unless the loader puts its batches there itself."""
+    if subject.front != TORCHS or subject.options.get("device") is not None:
+        return subject
+    options, shown = dict(subject.options), dict(subject.shown)
+    for given in (options, shown):
+        given.pop("pin_memory", None)
+    return replace(subject, options=options, shown=shown, pins=True)
 
 
 def subject_of(what: Any, batch_size: int | None, shuffle: bool | None) -> TuneSubject:
@@ -133,7 +148,7 @@ def _of_loader(loader: Any) -> TuneSubject:
     if not is_jaxs(loader):
         return TuneSubject(loader.dataset, front, options, shown, start_method, init, timeout)
     shown = _as_jaxs(loader, shown)
-    return TuneSubject(loader.dataset, front, options, shown, None, init, timeout, JAXS)
+    return TuneSubject(loader.dataset, front, options, shown, None, init, timeout, pasted_front=JAXS)
 
 
 def _as_jaxs(loader: Any, shown: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ Not its job: a single measurement (running), which are made (search), the words 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,11 +20,13 @@ from feedline.diagnose.tune.running import Runner
 from feedline.diagnose.tune.search import Search
 from feedline.diagnose.tune.trial import Trial
 from feedline.diagnose.tune.tune_page import TuneResult
-from feedline.diagnose.tune.tune_subject import TuneSubject, subject_of
+from feedline.diagnose.tune.tune_subject import TuneSubject, for_gpu, subject_of
 from feedline.diagnose.tune.tune_verdict import FULL, STARVED, bottleneck, why
+from feedline.diagnose.user_loader import TORCHS
 from feedline.errors import FeedlineError, OptionError, OptionTypeError
 from feedline.errors.checks import check_choice, check_flag, check_number, check_seconds, check_whole
 from feedline.machine.cpus import look
+from feedline.machine.loaded_torch import has_gpu
 from feedline.observe.report.markup import number
 from feedline.observe.report.report_verdict import percent
 from feedline.observe.terminal import show_line
@@ -78,8 +81,12 @@ def tune(
     began = clock()
     subject = _subject(what, batch_size, shuffle, seconds)
     free = room()
-    bounds = Bounds(look().usable, None if free is None else free.free, _kinds(kinds), max_workers)
-    runner = Runner(subject, step, busy_step, began + seconds)
+    gpu = has_gpu()
+    subject = for_gpu(subject) if gpu else subject
+    memory = None if free is None else free.free
+    bounds = Bounds(look().usable, memory, _kinds(kinds), max_workers, gpu, subject.pins)
+    arrive = importlib.import_module("feedline.torch.arrival").on_gpu if gpu and subject.front == TORCHS else None
+    runner = Runner(subject, step, busy_step, began + seconds, arrive)
 
     def measure(setting: Setting, length: float) -> Trial:
         show_line(f"{clock() - began:.0f} of {seconds:.0f} s: {setting}")
@@ -166,6 +173,11 @@ def _notes(search: Search, best: Trial) -> list[str]:
         notes.append(
             f"The measurements of {best.setting} differ by {percent(best.spread)}: other programs use this machine, or "
             "samples differ much."
+        )
+    if search.bounds.pins:
+        notes.append(
+            "Each batch was copied to the GPU and waited for there: that is part of the waiting. The step itself was "
+            "not run on it."
         )
     if not search.facts.threaded and search.facts.work:
         notes.append("The dataset computes in one thread at a time, so more threads per worker were not tried.")

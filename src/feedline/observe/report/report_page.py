@@ -17,6 +17,7 @@ import numpy as np
 
 from feedline.errors.counting import counted
 from feedline.machine.cpus import look
+from feedline.observe.epoch_stats import EpochStats
 from feedline.observe.recording import Recording
 from feedline.observe.report import measured, sections
 from feedline.observe.report.document import document, part
@@ -24,7 +25,7 @@ from feedline.observe.report.markup import legend, section, sentence
 from feedline.observe.report.report_verdict import notes, verdict
 from feedline.observe.report.sections import Failed
 from feedline.observe.report.timeline import timeline
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.stats import Stats
 
 STRIP = 240
 """Stretches of the timeline on paper."""
@@ -46,6 +47,7 @@ def page_of(recording: Recording, stats: Stats, failed: Sequence[Failed]) -> str
         seen = measured.moments(recording, max(1, flow.num_workers))
         parts += [
             section("timeline", "Timeline", _timeline(recording, span)),
+            section("steps", "Steps", sections.steps(flow)),
             section("time", "Waiting over time", sections.over_time(seen, span, flow.num_workers > 0)),
             section(
                 "work",

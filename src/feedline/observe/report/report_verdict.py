@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from feedline.errors.counting import counted
+from feedline.observe.epoch_stats import DEVICE, STEPS, EpochStats
 from feedline.observe.report.measured import Composition, SampleTimes, Waits
-from feedline.observe.stats import EpochStats, Stats
+from feedline.observe.stats import Stats
 
 FEW = 10
 """With fewer batches nothing is said."""
@@ -26,6 +27,8 @@ UNEVEN = 0.2
 """The share of reading time of the slowest 1 % of the samples; if all take equally long, it is 1 %."""
 MUCH_PADDING = 0.4
 """The same share as in the warning of `pad`."""
+ELSEWHERE = 0.2
+"""The share of time in neither steps nor waiting that is worth a word."""
 
 
 class ReportVerdict(NamedTuple):
@@ -36,6 +39,8 @@ class ReportVerdict(NamedTuple):
     headline: str
     why: str = ""
     advice: tuple[str, ...] = ()
+    basis: str = ""
+    """What was measured, and what was not."""
 
 
 def verdict(flow: EpochStats, waits: Waits, cpus: int) -> ReportVerdict:
@@ -50,13 +55,42 @@ def verdict(flow: EpochStats, waits: Waits, cpus: int) -> ReportVerdict:
         return ReportVerdict("unknown", f"{few}: record at least {FEW}.")
     busy = f"; the workers were busy {percent(flow.utilisation)}" if flow.num_workers else ""
     waited = f"Your loop waited {percent(flow.waiting_share)} of the time{busy}."
-    if flow.waiting_share <= LITTLE:
-        return ReportVerdict("good", f"{waited} The loader keeps up.", *_spare(flow))
-    for rule in (_no_workers, _transfer, _delivery, _start, _workers, _uneven):
+    if flow.basis == DEVICE:
+        waited = f"The device waited for batches {percent(flow.starved_share)} of its time{busy}."
+    if flow.starved_share <= LITTLE:
+        why, advice = _spare(flow)
+        advice = *advice, *_elsewhere(flow)
+        return ReportVerdict("good", f"{waited} The loader keeps up.", why, advice, based_on(flow))
+    for rule in (_copies, _no_workers, _transfer, _delivery, _start, _workers, _uneven):
         found = rule(flow, waits, cpus)
         if found is not None:
-            return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *found)
-    return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *_handing_over(flow))
+            return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *found, based_on(flow))
+    return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *_handing_over(flow), based_on(flow))
+
+
+def based_on(flow: EpochStats) -> str:
+    """What a verdict is based on.
+
+    >>> based_on(EpochStats(seconds=10, waiting=1, batches=50))[:49]
+    'This is based on the time between calls of next()'
+    """
+    if flow.basis == DEVICE:
+        where = "loader.step()" if flow.steps else "between batches"
+        known = flow.device_stepping + flow.device_waiting + flow.device_other
+        return (
+            f"This is based on events of the device, {where}: {known:,.3g} s of its time were measured, and the epochs "
+            f"took {flow.seconds:,.3g} s. The loop itself waited {percent(flow.waiting_share)} of its time; while the "
+            "device has work, that does not hold it up."
+        )
+    if flow.basis == STEPS:
+        return (
+            "This is based on loader.step() and the host's clock: kernels that run asynchronously count where the loop "
+            "waits for their result."
+        )
+    return (
+        "This is based on the time between calls of next(): kernels that run asynchronously are not seen. Put `with "
+        "loader.step():` around the training step."
+    )
 
 
 Found = tuple[str, tuple[str, ...]]
@@ -67,6 +101,20 @@ def _spare(flow: EpochStats) -> Found:
         need = max(1, round(flow.num_workers * flow.utilisation / BUSY + 0.5))
         return "What takes the time is the loop itself.", (f"Fewer workers may do: num_workers={need}.",)
     return "What takes the time is the loop itself: a faster loader would change nothing.", ()
+
+
+def _elsewhere(flow: EpochStats) -> tuple[str, ...]:
+    if flow.other_share < ELSEWHERE:
+        return ()
+    share = percent(flow.other_share)
+    return (f"{share} of the time is neither a step nor waiting: what does the loop do between its steps?",)
+
+
+def _copies(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:
+    if flow.basis != DEVICE or flow.waiting_share > LITTLE:
+        return None
+    why = "The loop hardly waited: batches were there, and the device waited for their copies."
+    return why, ("Send less: images as uint8, converted on the device; float32 and not float64.",)
 
 
 def _no_workers(flow: EpochStats, waits: Waits, cpus: int) -> Found | None:

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 from feedline.errors.counting import counted
 from feedline.messages.marks import worker_name
+from feedline.observe.epoch_stats import BETWEEN, DEVICE, EpochStats
 from feedline.observe.recording import Event
 from feedline.observe.report import charts
 from feedline.observe.report.markup import Html, axis, figure, number, sentence, table
 from feedline.observe.report.measured import Composition, Moments, SampleTimes, Span, Worker
 from feedline.observe.report.report_verdict import ReportVerdict, percent
 from feedline.observe.report.timeline import named
-from feedline.observe.stats import CollateStats, EpochStats, Stats
+from feedline.observe.stats import CollateStats, Stats
 
 SHOWN = 50
 """How many errors, events and epochs are listed."""
@@ -52,7 +53,8 @@ def judgement(judged: ReportVerdict, notes: Sequence[str]) -> str:
     others = "".join(f"<li>{escape(text)}</li>" for text in notes)
     also = f"<p>Also:</p><ul>{others}</ul>" if others else ""
     head = f"<p class=head>{escape(judged.headline)}</p>"
-    return f'<section id="verdict" class="{judged.level}">{head}{why}{advice}{also}</section>'
+    basis = f"<p class=small>{escape(judged.basis)}</p>" if judged.basis else ""
+    return f'<section id="verdict" class="{judged.level}">{head}{why}{advice}{also}{basis}</section>'
 
 
 def cards(flow: EpochStats, stats: Stats) -> str:
@@ -63,6 +65,10 @@ def cards(flow: EpochStats, stats: Stats) -> str:
         "MB per second": number(flow.bytes_per_second / 1e6),
         "of the time the loop waited": percent(flow.waiting_share),
     }
+    if flow.basis == DEVICE:
+        facts["of its time the device waited"] = percent(flow.starved_share)
+    if flow.basis != BETWEEN:
+        facts["of the time is in steps"] = percent(flow.step_share)
     if flow.num_workers:
         facts["of the time workers were busy"] = percent(flow.utilisation)
         facts["batches ready, on average"] = number(flow.queued)
@@ -105,6 +111,23 @@ def over_time(seen: Moments, span: Span, has_workers: bool) -> str:
     below = charts.lines({"compute": rates}, "Samples per second over time")
     rate = {"compute": "samples per second"}
     return figure(names, above, ("100 %", "50 %", "0"), span) + figure(rate, below, (number(top), "", "0"), span)
+
+
+def steps(flow: EpochStats) -> str:
+    """What the loop did, and what its device did."""
+    if flow.basis == BETWEEN:
+        return ""
+    host = flow.step, flow.waiting, flow.other
+    device = flow.device_stepping, flow.device_waiting, flow.device_other
+    rows = []
+    for name, here, there in zip(("in steps", "waiting for batches", "other"), host, device, strict=True):
+        rows.append((name, *_of(here, sum(host)), *(_of(there, sum(device)) if flow.basis == DEVICE else ())))
+    head = ("", "loop, seconds", "share", "device, seconds", "share")
+    return table(head[: len(rows[0])], rows, numbers=len(rows[0]) - 1)
+
+
+def _of(seconds: float, whole: float) -> tuple[str, str]:
+    return number(seconds), percent(seconds / whole if whole else 0.0)
 
 
 def stages(flow: EpochStats) -> str:
