@@ -164,7 +164,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
 
     def check_worker_number_rationality(self) -> None:
         """Torch's advice counts the CPUs of this machine, which says nothing of workers on a cluster."""
-        if not self._workers_elsewhere:
+        if not vars(self)["_workers_elsewhere"]:
             super().check_worker_number_rationality()
 
     @property
