@@ -33,7 +33,7 @@ GIVEN = [
     lambda: SQLDataset("postgresql://me:hush!42@127.0.0.1:1/db", "SELECT 1 AS a"),
     lambda: SQLStream("postgresql://127.0.0.1:1/db?user=me&password=hush!42", "SELECT 1 AS a", key="a"),
     lambda: SQLDataset(DSN, "SELECT 1 AS a"),
-    lambda: SQLDataset("mysql://me:my hush!42@host/db", "SELECT 1 AS a"),
+    lambda: SQLDataset("oracle://me:my hush!42@host/db", "SELECT 1 AS a"),
     lambda: SQLDataset("sqlite://me:hush!42@host/db", "SELECT 1 AS a"),
     lambda: SQLDataset(lambda: _refused(f"could not connect: {DSN}"), "SELECT 1 AS a"),
     lambda: SQLDataset(lambda: _refused("could not connect: host=x password=a,hush!42 user=me"), "SELECT 1 AS a"),
