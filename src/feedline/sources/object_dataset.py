@@ -80,10 +80,10 @@ class ObjectDataset(Dataset[Any]):
         if not callable(decode):
             raise OptionTypeError(f"decode must be a function of bytes and name; got {decode!r}")
         self.decode, self.transform = decode, check_function("transform", transform)
-        self.rows = None if key is None else _rows(names, key, prefix, labels)
+        self._by_row = None if key is None else _rows(names, key, prefix, labels)
         listed = () if key is not None else self._all(prefix) if names is None else _checked(names, prefix)
         self._names = Names(listed, _none_empty, "names")
-        if self.rows is None and not len(self._names):
+        if self._by_row is None and not len(self._names):
             raise OptionError("names is empty; pass None for all objects")
         self.labels = None if labels is None else _one_each(labels, self._names)
         self._before = f"{self.place.url_of('').rstrip('/')}/"
@@ -101,12 +101,17 @@ class ObjectDataset(Dataset[Any]):
         return [self._name(at, row) for at, row in enumerate(self._rows(range(len(self))))]
 
     @property
+    def rows(self) -> Any:
+        """The dataset of rows that was given as `names`; None if there is none."""
+        return None if self._by_row is None else self._by_row.dataset
+
+    @property
     def fingerprint(self) -> str | None:
         """That of the rows, if there are any: resuming with other rows is refused. None for a list of names."""
-        return None if self.rows is None else self.rows.fingerprint
+        return None if self._by_row is None else self._by_row.fingerprint
 
     def __len__(self) -> int:
-        return len(self._names if self.rows is None else self.rows)
+        return len(self._names if self._by_row is None else self._by_row)
 
     def __getitem__(self, index: int) -> Any:
         at = position(index, len(self), "ObjectDataset")
@@ -137,18 +142,18 @@ class ObjectDataset(Dataset[Any]):
             for at, name in zip(places, names, strict=True)
             if (url := self.place.url_of(name)) in str(error)
         ]
-        if said and self.rows is not None:
-            add_note(error, f"feedline: it is the object of {self.rows.describe(max(said)[1])}")
+        if said and self._by_row is not None:
+            add_note(error, f"feedline: it is the object of {self._by_row.describe(max(said)[1])}")
 
     def _sample(self, at: int, row: Any, name: str, data: bytes) -> Any:
         try:
             value = self.decode(data, name)
-            if self.rows is not None:
-                value = {**row, self.rows.key: value}
+            if self._by_row is not None:
+                value = {**row, self._by_row.key: value}
             if self.transform is not None:
                 value = self.transform(value)
         except Exception as error:
-            of = "" if self.rows is None else f" of {self.rows.describe(at)}"
+            of = "" if self._by_row is None else f" of {self._by_row.describe(at)}"
             add_note(error, f"feedline: while decoding {self.place.url_of(name)} ({len(data):,} bytes){of}")
             raise
         if self.labels is None:
@@ -157,10 +162,10 @@ class ObjectDataset(Dataset[Any]):
         return value, label.copy() if isinstance(label, np.ndarray) else label
 
     def _rows(self, places: Sequence[int]) -> Sequence[Any]:
-        return [None] * len(places) if self.rows is None else self.rows.read(places)
+        return [None] * len(places) if self._by_row is None else self._by_row.read(places)
 
     def _name(self, at: int, row: Any) -> str:
-        name = self._names[at] if self.rows is None else self.rows.name(row, at)
+        name = self._names[at] if self._by_row is None else self._by_row.name(row, at)
         return name.removeprefix(self._before)  # a table may have whole URLs
 
     def describe(self, index: int) -> str:
@@ -172,7 +177,7 @@ class ObjectDataset(Dataset[Any]):
         if not -len(self) <= index < len(self):
             return ""
         at = position(index, len(self), "ObjectDataset")
-        row = "" if self.rows is None else self.rows.describe(at)
+        row = "" if self._by_row is None else self._by_row.describe(at)
         try:
             url = self.place.url_of(self._name(at, *self._rows([at])))
         except SourceError:  # a row without a name
