@@ -60,7 +60,7 @@ def running() -> Iterator[Server]:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     process = None
     try:
-        command = [str(program()), "--no-defaults", f"--datadir={folder}", *SMALL]
+        command = [str(program()), "--no-defaults", f"--datadir={folder}", f"--tmpdir={folder}", *SMALL]
         subprocess.run(
             [*command, "--bootstrap"],
             input=f"CREATE DATABASE mysql;\nUSE mysql;\n{TABLES.read_text()}",

@@ -9,6 +9,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,21 @@ def test_a_lost_connection_is_told_and_gone_on_from(server: Server) -> None:
         seen.extend(reading)
     assert len(seen) < len(ROWS)
     assert seen + list(reading) == [row["number"] for row in ROWS]
+
+
+def test_a_server_that_ends_the_connection_before_the_first_row_is_told(server: Server) -> None:
+    def killed() -> None:
+        with connect(server) as db, db.cursor() as cursor:
+            while not cursor.execute("SELECT id FROM information_schema.processlist WHERE state = 'User sleep'"):
+                pass
+            ((number,),) = cursor.fetchall()
+            cursor.execute(f"KILL {number}")
+
+    with ThreadPoolExecutor(1) as threads:
+        killing = threads.submit(killed)
+        with pytest.raises(SourceError, match="the connection to the server was lost"):
+            SQLDataset(server.url, "SELECT number, SLEEP(100) AS slept FROM samples")
+        killing.result()
 
 
 def test_who_stops_early_does_not_read_the_rest(server: Server) -> None:
