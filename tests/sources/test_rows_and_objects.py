@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract import MapContract, as_list, flat
+from contract import MapContract, as_list, flat, plain
 from kinds import FORK, INLINE, THREADS
 from object_fixtures import *  # noqa: F403
 from object_server import ObjectServer
 from sources.postgres import PASSWORD, USER, Server
 
-from feedline import DataLoader, DistributedSampler, OptionError, SourceError, StateError, Subset, rng
+from feedline import DataLoader, DistributedSampler, OptionError, SourceError, StateError, Subset, cached, rng
 from feedline.sources import CachedPlace, Decoders, ObjectDataset, ObjectStore, SQLDataset
 
 psycopg = pytest.importorskip("psycopg")
@@ -126,6 +126,21 @@ def test_the_default_batch_has_a_field_for_each_column(place: ObjectStore, rows:
     assert data.rows[0]["image"] == name_of(9)
 
 
+def test_decoded_samples_are_kept_until_a_row_changes(
+    server: ObjectServer, database: Server, place: ObjectStore, changed: Any, tmp_path: Path
+) -> None:
+    for change, requests in (("", COUNT), ("", 0), ("UPDATE pictures SET label = 7 WHERE id = 1000", COUNT)):
+        if change:
+            changed(change)
+        data = ObjectDataset(place, SQLDataset(database.url, QUERY, ("train",)), key="image")
+        server.befall()
+        with DataLoader(cached(data, tmp_path, max_bytes=10**6), 4, collate_fn=list) as loader:
+            samples = flat(loader)
+        assert len(server.requested()) == requests
+        assert plain(samples) == plain([{**sample(0), "label": samples[0]["label"]}, *map(sample, range(1, COUNT))])
+        assert samples[0]["label"] == (7 if change else 0)
+
+
 def test_each_row_once_over_ranks(place: ObjectStore, rows: SQLDataset) -> None:
     data = ObjectDataset(place, rows, key="image")
     found = []
@@ -191,6 +206,37 @@ def test_what_fails_is_named_by_row_and_object_and_left_out_or_replaced(
         with pytest.raises((SourceError, FileNotFoundError, OptionError)) as caught:
             list(loader)
     assert "row 4: id = 1004" in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(
+    ("name", "again"), [("'none.bin'", 1), ("NULL", 0), ("'broken.npy'", 1)], ids=["missing", "null", "truncated"]
+)
+def test_beside_a_bad_object_the_others_are_not_asked_for_again(
+    server: ObjectServer,
+    database: Server,
+    place: ObjectStore,
+    changed: Any,
+    tmp_path: Path,
+    name: str,
+    again: int,
+    cached: bool,
+) -> None:
+    """One by one they would take as many times the latency."""
+    server.put("samples", {"rows/broken.npy": b"\x93NUMPY\x01\x00"})
+    changed(f"UPDATE pictures SET name = {name} WHERE id = 1004")
+    kept = CachedPlace(place, tmp_path, max_bytes=10**6) if cached else place
+    decode = Decoders(decoders={".bin": len})
+    data = ObjectDataset(kept, SQLDataset(database.url, QUERY, ("train",)), key="image", decode=decode)
+    server.befall()
+    with DataLoader(data, 6, collate_fn=list, on_error="skip", shuffle=True, seed=1) as loader:
+        assert sorted(ids(loader)) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+    asked = server.requested()
+    assert len(set(asked)) == COUNT - (again == 0)
+    assert len(asked) == len(set(asked)) + (0 if cached and "npy" in name else again)
+    server.befall()
+    assert data[0]["image"] == 1  # nothing of all that is given twice
+    assert len(server.requested()) == (0 if cached else 1)
 
 
 def test_a_store_that_is_busy_for_a_while_and_one_that_stays_so(

@@ -27,6 +27,7 @@ from feedline.sources.names import Names
 from feedline.sources.object_rows import ObjectRows
 from feedline.sources.object_store import ObjectStore
 from feedline.sources.places import REMOTE, FilePlace, place_of
+from feedline.sources.set_aside import read_alone, read_aside, read_together
 
 
 def as_array(data: bytes, name: str) -> Array:
@@ -117,23 +118,38 @@ class ObjectDataset(Dataset[Any]):
         at = position(index, len(self), "ObjectDataset")
         (row,) = self._rows([at])
         name = self._name(at, row)
-        return self._sample(at, row, name, self.place.read(name))
+        return self._sample(at, row, name, read_alone(self.place, name))
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """The samples of a batch, fetched at the same time."""
         places = [position(index, len(self), "ObjectDataset") for index in indices]
         rows = self._rows(places)
-        names = [self._name(at, row) for at, row in zip(places, rows, strict=True)]
-        samples = []
-        try:
-            contents = self.place.read_many(names)
-        except Exception as error:
-            self._say_which(error, places, names)
-            raise
-        for number, (at, row, name, data) in enumerate(zip(places, rows, names, contents, strict=True)):
+        names = self._all_names(places, rows)
+        samples: list[Any] = []
+        contents = read_together(self.place, names)
+        for number, (at, row, name) in enumerate(zip(places, rows, names, strict=True)):
+            try:
+                data = next(contents)
+            except Exception as error:
+                self._say_which(error, places, names)
+                raise
             enter_one_of(number, indices)  # otherwise all of them would share the batch's random numbers
             samples.append(self._sample(at, row, name, data))
+        next(contents, None)
         return samples
+
+    def _all_names(self, places: list[int], rows: Sequence[Any]) -> list[str]:
+        names: list[str] = []
+        failed = []
+        for at, row in zip(places, rows, strict=True):
+            try:
+                names.append(self._name(at, row))
+            except SourceError as error:  # a row without a name
+                failed.append(error.with_traceback(None))
+        if failed:
+            read_aside(self.place, names)
+            raise failed.pop(0)
+        return names
 
     def _say_which(self, error: Exception, places: list[int], names: list[str]) -> None:
         """Name the row of the object that an error names."""
