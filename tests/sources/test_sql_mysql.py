@@ -128,12 +128,13 @@ class TestByText(StreamContract):
         return sorted(ROWS, key=lambda row: row["path"])
 
 
-@pytest.mark.parametrize("key", ["path", "id", "price", "taken", "day"])
+@pytest.mark.parametrize("key", ["path", "id", "price", "exact", "taken", "day"])
 def test_the_server_shares_out_any_key(server: Server, key: str) -> None:
     """Over ranks, and then over workers; and going on after any key."""
     with pytest.raises(SourceError, match="several columns named number"):
         SQLStream(server.url, "SELECT number, number FROM samples", "number")
-    query = "SELECT id, number, path, price, taken, DATE(taken) + INTERVAL number DAY AS day FROM samples"
+    query = "SELECT id, number, path, price, taken, DATE(taken) + INTERVAL number DAY AS day, "
+    query += "CAST(12345678901234567890 AS DECIMAL(30, 5)) + number / 1000 AS exact FROM samples"
     ranks = [SQLStream(server.url, query, key, chunk=3, num_replicas=2, rank=rank) for rank in range(2)]
     parts = [list(stream.shard(index, 2)) for stream in ranks for index in range(2)]
     assert sorted(row["number"] for part in parts for row in part) == [row["number"] for row in ROWS]
