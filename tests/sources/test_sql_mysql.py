@@ -216,6 +216,7 @@ def test_params_of_many_types(server: Server) -> None:
         ("SELECT * FROM samples WHERE number > %s AND label = %s", (1,), OptionError, "params do not fit"),
         ("SELECT * FROM samples WHERE number > %(x)s", (1,), OptionError, "params do not fit"),
         ("SELECT * FROM samples WHERE number > %(x)s", {"y": 1}, OptionError, "no value for 'x' of the query; .* y"),
+        ("SELECT * FROM samples WHERE path = '50%' AND id > %s", (1,), OptionError, "a percent sign is written %%"),
         ("DELETE FROM samples", (), SourceError, "the query is not a SELECT"),
         ("SELECT * FROM secrets", (), SourceError, "the user may not read `shop`.`secrets`: GRANT SELECT"),
         ("SELECT 1 AS a, 2 AS a", (), OptionError, "several columns named a"),

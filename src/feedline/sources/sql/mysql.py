@@ -170,6 +170,12 @@ def _execute(cursor: Any, query: str, params: Params) -> None:
         raise OptionError(
             f"params have no value for {error} of the query; they have {', '.join(dict(params)) or 'none'}"
         ) from None
+    except ValueError as error:
+        if "format" not in str(error):
+            raise
+        raise OptionError(
+            f"params do not fit the query's placeholders ({error}): with params, a percent sign is written %%"
+        ) from None
 
 
 def connecting(url: str) -> dict[str, Any]:
