@@ -101,9 +101,13 @@ class TestRows(MapContract):
     def expected(self) -> list[Any]:
         return ROWS
 
+    @pytest.mark.parametrize("kind", ["threads", "fork"])  # what is sent to other processes, PostgreSQL's tests say
+    def test_same_batches_with_any_workers(self, source: Any, expected: list[Any], kind: str) -> None:
+        super().test_same_batches_with_any_workers(source, expected, kind)
+
 
 class TestByNumber(StreamContract):
-    kinds = ("inline", "threads", "fork")  # what a process does that is started anew, PostgreSQL's tests say
+    kinds = ("inline", "threads", "fork")  # as above
 
     @pytest.fixture(scope="class")
     @classmethod
