@@ -28,7 +28,7 @@ GROUPS := test-ray test-torch test-engine test-core test-faults test-integration
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
-.venv/all-for-tests.done: .venv/test.done .venv/browser.done .venv/postgresql.done
+.venv/all-for-tests.done: .venv/test.done .venv/browser.done .venv/postgresql.done .venv/mariadb.done
 	touch $@
 test:
 	$(MAKE) --jobs 3 .venv/all-for-tests.done
@@ -148,6 +148,14 @@ bench-before-after: .venv/test.done
 		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
 		-o DPkg::Lock::Timeout=100 postgresql >/dev/null 2>&1; } || \
 		echo "PostgreSQL could not be installed: its tests will be skipped"
+	mkdir -p .venv && touch $@
+
+# As the server of MySQL's tests. This package has no more than the programs: it starts nothing.
+.venv/mariadb.done:
+	ls /usr/sbin/mariadbd || command -v mariadbd || { test "$$(id -u)" = 0 && \
+		DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
+		-o DPkg::Lock::Timeout=100 mariadb-server-core >/dev/null 2>&1; } || \
+		echo "MariaDB could not be installed: the tests of MySQL will be skipped"
 	mkdir -p .venv && touch $@
 
 .venv-peers/peers.done: benchmarks/requirements-peers.txt pyproject.toml

@@ -29,6 +29,7 @@ import object_store
 import observing
 import parquet_rows
 import resume
+import rows_and_objects
 import samplers
 import sql
 import stragglers
@@ -56,6 +57,7 @@ WORKLOADS = [
         worker_memory,
         large_shuffle,
         object_store,
+        rows_and_objects,
         latency,
         media,
         resume,

@@ -21,7 +21,7 @@ SHOWS = {
     "image_folder.py": r"left out: stripes/017\.jpg\nthe same batches with 0 and 2 workers: yes",
     "object_storage.py": r"the last four epochs needed no server: yes",
     "kafka_stream.py": r"learned: y = 3\.00·x₀ -2\.00·x₁ \+1\.00\nrecords: 2,000; each once: yes",
-    "sql.py": r"480 samples by one query.*\naccuracy .* 0.9: yes\nstreamed: 600 rows, each once: yes",
+    "sql.py": r"240 samples by one query.*\naccuracy .* 0.9: yes\nstopped .*: yes\nstreamed: 300 rows, each once: yes",
     "tar_shards.py": r"each sample once over 2 ranks of 2 workers: yes",
     "parquet.py": r"each row is in one of the two: yes",
     "sound.py": r"left out: hum-05\.flac\nthe same windows with 0 and 2 workers: yes\nlearned: yes",

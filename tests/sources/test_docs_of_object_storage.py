@@ -12,6 +12,7 @@ from object_server import ObjectServer
 from pages import check_examples, check_links
 
 
+@pytest.mark.usefixtures("adbc_is_there")
 def test_the_examples_give_what_they_say_and_the_page_is_linked(
     objects: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -25,5 +26,5 @@ def test_the_examples_give_what_they_say_and_the_page_is_linked(
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     objects.befall()
-    check_examples("object-storage.md", 16, doctest.NORMALIZE_WHITESPACE)
+    check_examples("object-storage.md", 24, doctest.NORMALIZE_WHITESPACE)
     check_links("object-storage.md", ("docs/zensical.toml", "docs/design.md"))

@@ -461,7 +461,7 @@ def test_what_is_no_database(tmp_path: Path) -> None:
     ("where", "words"),
     [
         ("meta.db", r"url must be one of sqlite:///.*got 'meta\.db'"),
-        ("mysql://ann:secret@host/db", r"got 'mysql://ann:\*\*\*@host/db'"),
+        ("oracle://ann:secret@host/db", r"got 'oracle://ann:\*\*\*@host/db'"),
         ("sqlite://meta.db", "three slashes"),
         ("sqlite:///:memory:", "belongs to one connection"),
         (7, "url must be a text .* got a int"),

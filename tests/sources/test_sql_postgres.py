@@ -9,14 +9,13 @@ import pickle
 import socket
 import uuid
 import weakref
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import pytest
 from kinds import FORK
 from sources.contract import MapContract, StreamContract, as_list, flat
-from sources.postgres import LEAN, PASSWORD, USER, Server, program, running
+from sources.postgres import PASSWORD, USER, Server
 
 from feedline import DataLoader, OptionError, OptionTypeError, SourceError
 from feedline.sources import SQLDataset, SQLStream
@@ -46,19 +45,13 @@ ALL = "SELECT * FROM samples ORDER BY number"
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    if program("postgres") is None:
-        pytest.skip("there is no PostgreSQL here: apt-get install postgresql")
-    with running() as server:
-        with psycopg.connect(server.owner, autocommit=True) as db:
-            with contextlib.suppress(psycopg.Error):  # another version may not let it happen, and takes longer
-                db.execute(LEAN)
-            db.execute(f"CREATE TABLE samples ({COLUMNS})")
-            db.cursor().executemany("INSERT INTO samples VALUES (%s, %s, %s, %s, %s, %s, %s)", list(map(_values, ROWS)))
-            db.execute("CREATE TABLE secrets (id int)")
-            db.execute(f"CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'")
-            db.execute(f"GRANT SELECT ON samples TO {USER}")
-        yield server
+def server(postgres: Server) -> Server:
+    with psycopg.connect(postgres.owner, autocommit=True) as db:
+        db.execute(f"CREATE TABLE samples ({COLUMNS})")
+        db.cursor().executemany("INSERT INTO samples VALUES (%s, %s, %s, %s, %s, %s, %s)", list(map(_values, ROWS)))
+        db.execute("CREATE TABLE secrets (id int)")
+        db.execute(f"GRANT SELECT ON samples TO {USER}")
+    return postgres
 
 
 def _values(row: dict[str, Any]) -> tuple[Any, ...]:

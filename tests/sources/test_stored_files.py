@@ -46,11 +46,14 @@ def test_a_folder_in_a_bucket(place: ObjectStore, kind: dict[str, Any]) -> None:
     assert got == [plain((PICTURES[f"train/{name}"], int(name[0] == "d"))) for name in data.paths]
 
 
-def test_what_is_missing_in_a_bucket_is_named_and_left_out(place: ObjectStore) -> None:
+def test_what_is_missing_in_a_bucket_is_named_and_left_out(stored: ObjectServer, place: ObjectStore) -> None:
+    """…and is all that is asked for twice."""
     data = FilesDataset(["cat/0.png", "cat/none.png", "cat/1.png"], root=place)
     with DataLoader(data, batch_size=3, on_error="skip") as loader:
         assert [len(batch) for batch in loader] == [2]
     assert [error.what for error in loader.errors()] == ["s3://samples/files/train/cat/none.png"]
+    asked = [each.rpartition("/")[2] for each in stored.requested()]
+    assert sorted(asked) == ["0.png", "1.png", "none.png", "none.png"]
 
 
 def test_urls_of_one_bucket(objects: ObjectServer, place: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

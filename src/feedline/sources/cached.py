@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from feedline.errors import OptionTypeError
 from feedline.errors.checks import check_whole
 from feedline.sources.cache_folder import CacheFolder
-from feedline.sources.places import FilePlace, Folder, StoredFile, place_of
+from feedline.sources.places import FilePlace, Folder, StoredFile, place_of, unless_failed
 
 
 class CachedPlace:
@@ -52,12 +52,20 @@ class CachedPlace:
 
     def read_many(self, names: Sequence[str]) -> list_of[bytes]:
         """Several objects; those that are not on disk are read at the same time."""
-        found = {name: data for name in set(names) if (data := self._folder.get(self._key(name))) is not None}
+        return unless_failed(self.read_each(names))
+
+    def read_each(self, names: Sequence[str]) -> list_of[bytes | Exception]:
+        """The same; in the place of an object that is not there, the error, if the place tells them apart."""
+        found: dict[str, bytes | Exception] = {
+            name: data for name in set(names) if (data := self._folder.get(self._key(name))) is not None
+        }
         missing = [name for name in dict.fromkeys(names) if name not in found]
         if missing:
-            for name, data in zip(missing, self.place.read_many(missing), strict=True):
+            each = getattr(self.place, "read_each", self.place.read_many)
+            for name, data in zip(missing, each(missing), strict=True):
                 found[name] = data
-                self._keep(name, data)
+                if isinstance(data, bytes):
+                    self._keep(name, data)
         return [found[name] for name in names]
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
@@ -90,7 +98,7 @@ class CachedPlace:
                 f"the cache in {self._folder.path} cannot be written ({refused}), so nothing more is kept in it. Give "
                 "another folder, or a smaller max_bytes if the disk is full.",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __repr__(self) -> str:

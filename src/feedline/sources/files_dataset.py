@@ -29,6 +29,7 @@ from feedline.sources.given import PathLike, Taking, one_label_each, wanted_suff
 from feedline.sources.names import Names
 from feedline.sources.places import FilePlace, place_of
 from feedline.sources.scanning import FolderClasses
+from feedline.sources.set_aside import read_alone, read_together
 
 
 class FilesDataset(Dataset[Any]):
@@ -102,7 +103,7 @@ class FilesDataset(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         place = position(index, len(self.paths), type(self).__name__)
         name = self.paths[place]
-        return self._sample(place, name, self._on_disk(name) if self._place is None else self._place.read(name))
+        return self._sample(place, name, self._on_disk(name) if self._place is None else read_alone(self._place, name))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._before, name)  # without a root, names may be absolute
@@ -121,7 +122,7 @@ class FilesDataset(Dataset[Any]):
         places = [position(index, len(self.paths), type(self).__name__) for index in indices]
         names = [self.paths[place] for place in places]
         samples = []
-        contents = self._place.read_many(names)
+        contents = read_together(self._place, names)
         for number, (place, name, data) in enumerate(zip(places, names, contents, strict=True)):
             enter_one_of(number, indices)  # otherwise all of them would share the batch's random numbers
             samples.append(self._sample(place, name, data))

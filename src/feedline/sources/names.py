@@ -23,21 +23,24 @@ AT_ONCE = 65_536
 
 
 class Names(Sequence[str]):
-    """Packed paths. `each` gets them in lists of some thousands before they are packed, and returns them.
+    """Packed paths. `each` gets them in lists of some thousands before they are packed, and returns them; `what` is
+    the name that errors give to all of them.
 
     >>> names = Names(["a/1.jpg", "b/ü.jpg"])
     >>> len(names), names[-1], names[:1], names.nbytes
     (2, 'b/ü.jpg', ['a/1.jpg'], 39)
     """
 
-    def __init__(self, paths: Iterable[Any], each: Callable[[list[str]], list[str]] = lambda paths: paths) -> None:
+    def __init__(
+        self, paths: Iterable[Any], each: Callable[[list[str]], list[str]] = lambda paths: paths, what: str = "paths"
+    ) -> None:
         parts, ends, count, before = [], [np.zeros(1, np.int64)], 0, 0
         for given in _lists(paths):
-            joined = os.fsencode("\0".join(each(_as_strings(given, count))) + "\0")
+            joined = os.fsencode("\0".join(each(_as_strings(given, count, what))) + "\0")
             packed = np.frombuffer(joined, np.uint8)
             stops = np.flatnonzero(packed == 0)
             if len(stops) != len(given):
-                raise OptionError("paths: a path has a zero byte in it, which no file name can have")
+                raise OptionError(f"{what}: one has a zero byte in it, which no name of a file can have")
             # Without the zero bytes, the k-th end moves back by k.
             parts.append(packed[packed != 0])
             ends.append(before + stops - np.arange(len(stops)))
@@ -84,14 +87,14 @@ def _lists(paths: Iterable[Any]) -> Iterator[list[Any]]:
         yield part
 
 
-def _as_strings(paths: list[Any], first: int) -> list[str]:
+def _as_strings(paths: list[Any], first: int, what: str) -> list[str]:
     if {*map(type, paths)} <= {str, np.str_}:
         return paths
-    return [_as_string(path, first + place) for place, path in enumerate(paths)]
+    return [_as_string(path, first + place, what) for place, path in enumerate(paths)]
 
 
-def _as_string(path: Any, place: int) -> str:
+def _as_string(path: Any, place: int, what: str) -> str:
     try:
         return os.fsdecode(path)  # accepts strings, bytes and Path objects
     except TypeError:
-        raise OptionTypeError(f"paths must be strings or Path objects, but paths[{place}] is {path!r}") from None
+        raise OptionTypeError(f"{what} must be strings or Path objects, but {what}[{place}] is {path!r}") from None

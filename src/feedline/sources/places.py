@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from feedline.errors import OptionError, SourceError
 from feedline.errors.masking import address
@@ -40,7 +40,11 @@ class FilePlace(Protocol):
         ...
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
-        """Several objects, in the requested order; at the same time if that helps."""
+        """Several objects, in the requested order; at the same time if that helps.
+
+        A place may also have `read_each`, which gives an error in the place of an object that is not there: then the
+        others of a batch are not asked for again.
+        """
         ...
 
     def size(self, name: str) -> int:
@@ -122,6 +126,21 @@ class Folder:
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
+
+
+def unless_failed(found: list[bytes | Exception]) -> list[bytes]:
+    """What `read_each` gave; the first error in it is raised.
+
+    >>> unless_failed([b"a", b""])
+    [b'a', b'']
+    """
+    for each in found:
+        if isinstance(each, Exception):
+            try:
+                raise each
+            finally:
+                del each, found  # otherwise the error would refer to itself
+    return cast("list[bytes]", found)
 
 
 def place_of(url: str | os.PathLike[str] | FilePlace) -> FilePlace:

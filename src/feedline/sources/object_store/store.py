@@ -39,6 +39,8 @@ FIRST = 5.0
 CONNECT = 3.0
 WHOLE = 20
 """How many times `timeout` one request may take in total: a large object may take long."""
+OF_ONE_OBJECT = (FileNotFoundError, OptionError)
+"""Errors that say nothing about other objects. After any other one it would be in vain to wait for them, too."""
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 TELLING_APART = {
     "endpoint": "endpoint",
@@ -103,6 +105,17 @@ class ObjectStore:
         """Several objects at the same time."""
         return self._together(_whole, [(self._checked(name),) for name in names])
 
+    def read_each(self, names: Sequence[str]) -> list_of[bytes | Exception]:
+        """Several objects at the same time; in the place of one that is not there, or cannot be, the error."""
+        wrong: dict[str, Exception] = {}
+        for name in names:
+            try:
+                self._checked(name)
+            except OptionError as error:
+                wrong[name] = error.with_traceback(None)
+        answers = iter(self._together(_whole, [(name,) for name in names if name not in wrong], OF_ONE_OBJECT))
+        return [wrong[name] if name in wrong else next(answers) for name in names]
+
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """A part of an object, by a request for that part only."""
         part: bytes = self._together(_part, [(self._checked(name), start, end)])[0]
@@ -131,15 +144,23 @@ class ObjectStore:
         """End this process's threads and connections, as dropping the store does; the next use opens it again."""
         driver.close(self)
 
-    def _together(self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]]) -> list_of[Any]:
-        """`do` for each, at the same time. Uses threads even for one: a thread that waits in obstore ignores Ctrl-C."""
+    def _together(
+        self, do: Callable[..., Any], each: Sequence[tuple[Any, ...]], kept: tuple[type[Exception], ...] = ()
+    ) -> list_of[Any]:
+        """`do` for each, at the same time; errors of a `kept` type are answers, too.
+
+        Uses threads even for one: a thread that waits in obstore ignores Ctrl-C.
+        """
         opened = self._opened()
         running = deque(opened.pool.submit(self._ask, opened, do, *one) for one in each)
         answers = []
         try:
             # The future gets no name: its error would form a reference cycle, and keep the caller's variables.
             while running:
-                answers.append(running.popleft().result())
+                try:
+                    answers.append(running.popleft().result())
+                except kept as error:
+                    answers.append(error.with_traceback(None))
         finally:
             for one in running:
                 one.cancel()

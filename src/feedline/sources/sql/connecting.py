@@ -18,11 +18,17 @@ from feedline.sources.sql.database import Database
 from feedline.sources.sql.dbapi import AnyConnection
 from feedline.sources.sql.drivers import DuckDB, PostgreSQL, SQLite, read_only
 from feedline.sources.sql.mistakes import shortened, telling
+from feedline.sources.sql.mysql import MySQL
 from feedline.sources.sql.parameters import Params
 
-Connection = SQLite | PostgreSQL | DuckDB | AnyConnection
+Connection = SQLite | PostgreSQL | MySQL | DuckDB | AnyConnection
 
-_KNOWN: dict[str, Callable[[str], Connection]] = {"sqlite": SQLite, "duckdb": DuckDB, "postgresql": PostgreSQL}
+_KNOWN: dict[str, Callable[[str], Connection]] = {
+    "sqlite": SQLite,
+    "duckdb": DuckDB,
+    "postgresql": PostgreSQL,
+    "mysql": MySQL,
+}
 
 
 class SQLSession:

@@ -16,8 +16,12 @@ from urllib.parse import unquote
 from feedline.errors import OptionError, OptionTypeError, SourceError
 from feedline.errors.masking import MASK, address, masked
 
-FORMS = "sqlite:///file.db, sqlite:////absolute/file.db, postgresql://user:password@host/name, duckdb:///file.duckdb"
+FORMS = (
+    "sqlite:///file.db, sqlite:////absolute/file.db, postgresql://user:password@host/name, "
+    "mysql://user:password@host/name, duckdb:///file.duckdb"
+)
 FILES = ("sqlite", "duckdb")
+SERVERS = ("postgresql", "mysql")
 SHORTEST_SECRET = 4
 """A shorter password is removed only from its URL: it may be part of any word."""
 
@@ -46,6 +50,11 @@ class Database:
         if self.kind in FILES:
             self.path = _path(str(where))
 
+    @property
+    def text(self) -> str:
+        """The type that makes a text of a value, in CAST(… AS …)."""
+        return "CHAR" if self.kind == "mysql" else "TEXT"
+
     def check_file(self) -> None:
         """Refuse a missing file: drivers would create it."""
         if self.path and not Path(self.path).is_file():
@@ -57,7 +66,7 @@ class Database:
 
     def check_password(self) -> None:
         """libpq takes the text before the first @ as user and password, and would show the rest as the host."""
-        if self.kind != "postgresql" or not isinstance(self.where, str):
+        if self.kind not in SERVERS or not isinstance(self.where, str):
             return
         if _ends_early(self.where.partition("://")[2]):
             raise OptionError(
@@ -101,8 +110,8 @@ def _secrets(url: str) -> list[str]:
 
 def _kind(url: str) -> str:
     scheme, separator, _ = url.partition("://")
-    kind = {"postgres": "postgresql"}.get(scheme.lower(), scheme.lower())
-    if not separator or kind not in (*FILES, "postgresql"):
+    kind = {"postgres": "postgresql", "mariadb": "mysql"}.get(scheme.lower(), scheme.lower())
+    if not separator or kind not in (*FILES, *SERVERS):
         raise OptionError(
             f"url must be one of {FORMS}, or a function that returns a DB-API connection; got {address(url)!r}"
         )

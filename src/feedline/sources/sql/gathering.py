@@ -22,6 +22,7 @@ from feedline.errors.missing_packages import extra
 REPEATS = 4
 """A text that comes this often on average, in each batch, is stored once: a byte or two per row instead of the text."""
 NARROW = (np.int8, np.int16, np.int32, np.int64)
+NARROW_UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
 
 
 class ColumnRoom:
@@ -36,7 +37,7 @@ class ColumnRoom:
 
     def add(self, values: npt.NDArray[Any]) -> None:
         """Add values; the type of all is widened if necessary."""
-        if values.dtype.kind == "i":
+        if values.dtype.kind in "iu":
             values = _narrowed(values)
         end = self._used + len(values)
         wide = np.promote_types(self._array.dtype, values.dtype)
@@ -83,7 +84,7 @@ class Growing:
 
     def _keeper(self, array: Any) -> Any:
         types = self._arrow.types
-        if types.is_signed_integer(array.type) or types.is_float64(array.type):
+        if types.is_integer(array.type) or types.is_float64(array.type):
             return _Numbers(self._arrow, array.type)
         if not types.is_string(array.type):
             return _Others(self._arrow, self._name)
@@ -126,7 +127,8 @@ class _Numbers:
 
     def __init__(self, arrow: Any, kind: Any) -> None:
         self._arrow, self._kind = arrow, kind
-        self._room = ColumnRoom(np.float64 if arrow.types.is_floating(kind) else np.int8)
+        unsigned = arrow.types.is_unsigned_integer(kind)  # such a column stays so: with int64 it would become float64
+        self._room = ColumnRoom(np.float64 if arrow.types.is_floating(kind) else np.uint8 if unsigned else np.int8)
         self._valid = _Validity()
 
     def takes(self, array: Any) -> bool:
@@ -233,11 +235,11 @@ def text_parts(arrow: Any, array: Any) -> tuple[npt.NDArray[Any], npt.NDArray[An
     return some, np.frombuffer(content or b"", np.uint8)
 
 
-def no_one_type(name: str, kinds: list[str], error: Exception) -> SourceError:
-    """The error for a column of several types."""
+def no_one_type(name: str, kinds: list[str], error: Exception, text: str = "TEXT") -> SourceError:
+    """The error for a column of several types; `text` is the database's word for a text."""
     return SourceError(
         f"column {name} holds {' and '.join(kinds)}, which do not fit into a column of one type ({error}): let the "
-        f"query convert it, such as CAST({name} AS TEXT) AS {name}"
+        f"query convert it, such as CAST({name} AS {text}) AS {name}"
     )
 
 
@@ -251,7 +253,7 @@ def _made(arrow: Any, kind: Any, length: int, valid: _Validity, *parts: npt.NDAr
 def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Integers in as few bytes as possible."""
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    for kind in NARROW:
+    for kind in NARROW if values.dtype.kind == "i" else NARROW_UNSIGNED:
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
             return values.astype(kind, copy=False)
     return values

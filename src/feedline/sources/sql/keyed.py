@@ -24,7 +24,13 @@ from feedline.sources.sql.sql_parts import KeyRange
 Key = int | float | str
 Ends = tuple[int | None, int | None]
 WRITTEN = str | float | bool | UUID | date | time | Decimal
-"""Types that PostgreSQL can read in the form that Python writes; not bytea, intervals, arrays, addresses."""
+"""Types that servers can read in the form that Python writes; not bytea, intervals, arrays, addresses."""
+HASHES = {
+    "postgresql": "((hashtextextended(CAST({0} AS text), 0) >> 32) & 4294967295)",
+    # Of a text of ours: the query itself may have chosen its rows by a hash of this column.
+    "mysql": "CAST(CONV(LEFT(MD5(CONCAT('feedline', CAST({0} AS CHAR))), 8), 16, 10) AS UNSIGNED)",
+}
+"""A hash of the key, as 32 bits."""
 
 
 class About(NamedTuple):
@@ -47,10 +53,11 @@ class Keyed:
                 raise OptionError(f"key must be a plain name here; got {key!r}")
             self._column = f"{OURS}.{key}"
         else:  # with the table's name: otherwise SQLite takes an unknown column in quotes for a text
-            self._column = '{}."{}"'.format(OURS, key.replace('"', '""'))
+            quote = "`" if database.kind == "mysql" else '"'
+            self._column = f"{OURS}.{quote}{key.replace(quote, 2 * quote)}{quote}"
         self._style = ""
         self._kind = ""
-        """PostgreSQL's name for the type of the key, if it is no integer."""
+        """The server's name for the type of the key, if it is no integer."""
 
     def about(self, bounds: tuple[int, int] | None) -> About:
         """Query the facts about the key; `bounds`, if given, are known already."""
@@ -84,7 +91,7 @@ class Keyed:
         kinds = " and a ".join(type(key).__name__ for key in keys)
         return OptionTypeError(
             f"key {self.key!r} is a {kinds}, but must be whole numbers or texts: let the query convert it, such as "
-            f"CAST({self.key} AS TEXT) AS {self.key}"
+            f"CAST({self.key} AS {self.database.text}) AS {self.key}"
         )
 
     def rows(self, part: KeyRange, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
@@ -95,7 +102,7 @@ class Keyed:
             if key is not None:
                 conditions.append(f"{self._column} {sign} {self._value(bound, key)}")
         if ends is None and part.count > 1 and self.hashes_there:
-            word = f"((hashtextextended(CAST({self._column} AS text), 0) >> 32) & 4294967295)"
+            word = HASHES[self.database.kind].format(self._column)
             conditions.append(f"(({word} * {part.count}) >> 32) = {part.index}")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         text = self._text("*", where, f" ORDER BY {self._column}", bound.text(self.query))
@@ -104,7 +111,7 @@ class Keyed:
     @property
     def hashes_there(self) -> bool:
         """Can the server decide to which part a row belongs? Otherwise all rows are read, and some left out."""
-        return self.database.kind == "postgresql"
+        return self.database.kind in HASHES
 
     def null(self) -> SourceError:
         """The error for a row that has no key."""
@@ -125,20 +132,21 @@ class Keyed:
     def _value(self, bound: Bound, key: Key) -> str:
         if not self._kind:
             return bound.add(key)
-        return f"CAST(CAST({bound.add(str(key))} AS text) AS {self._kind})"
+        return f"CAST(CAST({bound.add(str(key))} AS {self.database.text}) AS {self._kind})"
 
     def _text(self, what: str, where: str = "", order: str = "", query: str = "") -> str:
         # On lines of its own: the query may end with a comment.
         return f"SELECT {what} FROM (\n{query or self.query}\n) {OURS}{where}{order}"
 
     def _one(self, session: SQLSession, text: str) -> tuple[Any, str] | None:
-        """The value in the first row, and PostgreSQL's name for its type."""
+        """The value in the first row, and the server's name for its type."""
         limit = "" if self.database.kind == "dbapi" else " LIMIT 1"  # not every database has LIMIT
         asked = session.ask(text + limit, self.params, 1, shown=self.query)
         batch = next(asked, None)
         del asked  # at once: DuckDB has one result at a time
         if batch is None:
             raise no_columns(self.database, self.query)
-        kind = (batch.schema.field(0).metadata or {}).get(b"POSTGRESQL:type", b"").decode()
-        kind = kind if re.fullmatch(r"\w+", kind) else ""
+        about = batch.schema.field(0).metadata or {}
+        kind = (about.get(b"POSTGRESQL:type") or about.get(b"MYSQL:type", b"")).decode()
+        kind = kind if re.fullmatch(r"\w+(\([\d, ]+\))?", kind) else ""
         return (batch.column(0)[0].as_py(), kind) if batch.num_rows else None

@@ -25,30 +25,45 @@ _WORDS: list[tuple[str, str, str]] = [
     (r"no such table: (\S+)", "there is no table {0}", _NAMES),
     (r'relation "(.+?)" does not exist', "there is no table {0}", _NAMES),
     (r"Table with name (\S+) does not exist", "there is no table {0}", _NAMES),
+    (r"Table '(.+?)' doesn't exist", "there is no table {0}", _NAMES),
+    (r"Unknown column '(.+?)' in", "there is no column {0}", "look at the table's columns"),
+    (r"Duplicate column name '(.+?)'", "the query gives several columns named {0}", "give them different names"),
     (r"no such column: (\S+)", "there is no column {0}", "look at the table's columns"),
     (r"column (\S+) does not exist", "there is no column {0}", "look at the table's columns"),
     (r'Referenced column "(.+?)" not found', "there is no column {0}", "look at the table's columns"),
     (r'does not have a column named "(.+?)"', "there is no column {0}", "look at the table's columns"),
-    (r'(?:near|at or near) "(.+?)"', 'the query has a syntax error near "{0}"', "try it in the database's own shell"),
+    (
+        r'(?:near|at or near) ["\'](.+?)["\']',
+        'the query has a syntax error near "{0}"',
+        "try it in the database's own shell",
+    ),
     (r"password authentication failed for user \"(.+?)\"", "wrong password for user {0}", "correct it in the URL"),
+    (r"Access denied for user '(.+?)'@\S+ to database", "the user {0} may not use this database", "GRANT SELECT on it"),
+    (r"Access denied for user '(.+?)'@", "wrong password for user {0}, or no such user", "correct it in the URL"),
+    (r"Unknown database '(.+?)'", "the server has no database {0}", "look at the URL"),
+    (r"command denied to user .* for table ([^\s\")]+)", "the user may not read {0}", "GRANT SELECT on it"),
     (r"no password supplied", "the server asks for a password", "put it into the URL, PGPASSWORD or ~/.pgpass"),
     (r'database "(.+?)" does not exist', "the server has no database {0}", "look at the URL"),
     (r'role "(.+?)" does not exist', "the server has no user {0}", "look at the URL"),
     (r"could not translate host name \"(.+?)\"", "the host {0} is not known", "look at the URL"),
+    (r"Can't connect to MySQL server on '(.+?)' \(\[Errno -\d", "the host {0} is not known", "look at the URL"),
     (
-        r"connection to server (.+?) failed|timeout expired|Connection refused",
+        r"connection to server (.+?) failed|timeout expired|Connection refused|Can't connect to MySQL server",
         "the server cannot be reached",
         "look at host and port, and whether the server runs",
     ),
     (r"file is not a database|not a valid DuckDB", "the file is not a database of this kind", "look at the URL"),
     (r"permission denied for (?:\w+ )?(\S+)", "the user may not read {0}", "GRANT SELECT on it"),
     (r"multiple commands", "the query has several statements, and only one is allowed", "give one SELECT"),
-    (r"read-?only", "the query writes, and a source only reads", "give a SELECT"),
+    (r"Lost connection|server has gone away", "the connection to the server was lost", "see whether it still runs"),
+    (r"(?i:read[- ]?only)", "the query writes, and a source only reads", "give a SELECT"),
 ]
 _MISSING = re.compile(
     r"there is no parameter|bind message supplies|parameter count mismatch|could not find parameter|"
     r"number of bindings|You did not supply|Parameter argument/count mismatch|Values were not provided|"
-    r"query parameter missing|placeholders? but|not enough arguments|Error converting|Could not convert",
+    r"query parameter missing|placeholders? but|not enough arguments|not all arguments converted|"
+    r"format requires a mapping|unsupported format character|right syntax to use near '%[s(]|"
+    r"Error converting|Could not convert",
     re.IGNORECASE,
 )
 

@@ -31,10 +31,10 @@ LONGEST_VALUE = 60
 class SQLDataset(Dataset[Any]):
     """The rows of a query, read once when the dataset is made: ids, paths and labels are here, `load` reads the files.
 
-    `url`: `sqlite:///file.db`, `postgresql://user:password@host/name`, `duckdb:///file.duckdb`, or a function that
-    returns a DB-API connection. The driver binds `params` to the query's placeholders, in its own style: `?` or `:name`
-    for SQLite, `$1` for PostgreSQL. A row is a dict; `load(row)` makes the sample from it (reads the file, say), and
-    `transform(sample)` changes the sample.
+    `url`: `sqlite:///file.db`, `postgresql://user:password@host/name`, `mysql://user:password@host/name`,
+    `duckdb:///file.duckdb`, or a function that returns a DB-API connection. The driver binds `params` to the query's
+    placeholders, in its own style: `?` or `:name` for SQLite, `$1` for PostgreSQL, `%s` for MySQL. A row is a dict;
+    `load(row)` makes the sample from it (reads the file, say), and `transform(sample)` changes the sample.
 
     >>> import sqlite3, tempfile
     >>> file = tempfile.NamedTemporaryFile(suffix=".db")
