@@ -27,6 +27,7 @@ from feedline.arena.slots import SlotPool
 from feedline.diagnose.deadline import TooLong, within
 from feedline.engine.ledger import Ledger
 from feedline.machine.finalizers import undisturbed
+from feedline.sources.samples import memory_by_name, pack_memory
 from feedline.supervise import shutdown, watchdog
 from feedline.supervise.interrupt import Interrupt, TimeIsUp
 from feedline.supervise.last_words import ASK
@@ -369,6 +370,10 @@ def test_what_workers_have_spent_is_known_after_their_end() -> None:
         assert sum(iterator._crew.spent()) > 0
 
 
+FINALIZERS = ("_end", "undisturbed(kept.stop)", "undisturbed(self._pool.close)", "left", "_forget")
+"""What weak references call, by the names in the source; each is looked at below."""
+
+
 def test_every_finalizer_is_undisturbed() -> None:
     """`__del__` is marked where it is defined; functions that weak references call, as well."""
     not_marked = []
@@ -378,10 +383,11 @@ def test_every_finalizer_is_undisturbed() -> None:
                 marks = [ast.unparse(mark) for mark in node.decorator_list]
                 not_marked += [] if "undisturbed" in marks else [f"{path.name}:{node.lineno}"]
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "weakref.finalize":
-                known = ast.unparse(node.args[1]) in ("_end", "undisturbed(kept.stop)", "undisturbed(self._pool.close)")
+                known = ast.unparse(node.args[1]) in FINALIZERS
                 not_marked += [] if known else [f"{path.name}:{node.lineno}"]
     assert not not_marked
     marked = (Joint.__del__, Ledger.__del__, slots._ended, watchdog._forget, feedline.engine.loop._end)
+    marked += (memory_by_name.left, pack_memory._forget)
     assert all(hasattr(each, "__wrapped__") for each in marked)
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from feedline.arena.limits import room
 from feedline.arena.segment import BOARD, Segment, available, givers, reserve_of, to_page
 from feedline.errors import MemoryShortage, OptionError
+from feedline.machine.finalizers import undisturbed
 from feedline.sources.samples.memory_by_name import Where, joined, left
 from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackWriter
 
@@ -215,6 +216,7 @@ class _OpenMemory(OpenPacks):
             os.close(descriptor)
 
 
+@undisturbed
 def _forget(give: Any) -> None:
     with suppress(ValueError):
         givers.remove(give)
