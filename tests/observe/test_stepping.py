@@ -178,6 +178,16 @@ def test_a_pass_over_the_same_loader_in_the_midst_takes_no_steps_from_the_loop(c
     assert (outer.steps, outer.stepping, inner.steps) == (4, pytest.approx(0.04), 0)
 
 
+def test_a_step_is_not_counted_for_an_epoch_that_is_over_and_still_held(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock, 2), batch_size=1)
+    held = []
+    for _ in range(3):
+        held.append(batches := iter(loader))
+        with loader.step():
+            assert len(list(batches)) == 2
+    assert [flow.steps for flow in loader.stats().epochs] == [1, 1, 1]
+
+
 def test_a_subclass_may_have_a_step_of_its_own(clock: Clock) -> None:
     class Counting(DataLoader[Any]):
         step: Any = 0

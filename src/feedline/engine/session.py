@@ -275,12 +275,13 @@ class Session:
         return None, self.recording
 
     def _latest_meter(self) -> Meter | None:
-        """The meter of the iteration that has given the latest batch; None before the first one."""
+        """The meter of the iteration that has given the latest batch, of those that are not over if there are any; None
+        before the first one."""
         if len(self._iterators) > 1 or self._latest() is None:  # the one begun last may be over, and another go on
             with self._lock:  # another thread may begin one
-                there = [each.meter for each in list(self._iterators)]
+                there = list(self._iterators)
             if there:
-                return max(there, key=lambda meter: meter.given)
+                return max(there, key=lambda each: (each.goes_on, each.meter.given)).meter
         return self._meters[-1] if self._meters else None
 
     def timed(self, device: int | None) -> tuple[DeviceClock | None, Recording | None]:

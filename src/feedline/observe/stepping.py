@@ -223,22 +223,28 @@ class Stepping:
     """The steps of one loader: which one is open, and the device's clock."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Open] = {}
+        self.open: dict[int, _Open] = {}
         self.clock: DeviceClock | None = None
 
     def enter(self) -> None:
         """A step begins. Steps that overlap would count the same time twice."""
         mine = _Open(threading.get_ident(), os.getpid())
-        theirs = self._open.setdefault(0, mine)
+        try:
+            theirs = self.open.setdefault(0, mine)
+        except BaseException:  # Ctrl-C, after it
+            if self.open.get(0) is mine:
+                self.leave()
+            raise
         if theirs is mine:
             return
         if theirs.process != mine.process:  # this process was forked inside a step of its parent
-            self._open[0] = mine
+            self.open[0] = mine
             return
         if theirs.thread == mine.thread:
             raise RuntimeError(
                 "loader.step() is inside another step() of the same loader, or one before it was never left: use "
-                "`with loader.step():` once around each training step, and do not call __enter__() by hand"
+                "`with loader.step():` once around each training step, and do not call __enter__() by hand. If Ctrl-C "
+                "came in just that moment: a new iter(loader) begins afresh"
             )
         raise RuntimeError(
             "loader.step() is open in another thread at this moment, and what both take would be counted twice: give "
@@ -247,7 +253,7 @@ class Stepping:
 
     def leave(self) -> None:
         """It has ended, or a new epoch begins: nothing can be open from before."""
-        self._open.clear()
+        self.open.clear()
 
 
 class StepBlock:
@@ -278,7 +284,7 @@ class StepBlock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stepping.leave()  # first, so that Ctrl-C hardly ever comes before it
+        self._stepping.open.clear()  # first, and without a call in Python, so that Ctrl-C hardly ever comes before it
         ended, meter, latest = clock(), self._meter, self._latest()
         if latest is None:
             if error is None:
