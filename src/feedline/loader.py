@@ -328,6 +328,10 @@ class DataLoader(CoreOptions, Generic[B]):
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._session.stats()
 
+    def _step(self) -> StepBlock:
+        """`step()`, also where a user's subclass has an attribute of that name."""
+        return self._session.step()
+
     def _flow_now(self) -> EpochStats | None:
         return self._session.flow_now()
 
@@ -344,7 +348,7 @@ class DataLoader(CoreOptions, Generic[B]):
         >>> loader.stats().epoch.steps, loader.stats().epoch.basis
         (3, 'loader.step()')
         """
-        return self._session.step()
+        return self._step()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.

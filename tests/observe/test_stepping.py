@@ -100,6 +100,144 @@ def test_gradient_accumulation_several_batches_for_a_step(clock: Clock) -> None:
     assert times(loader.stats().epoch) == (3, 60, 18, 0, 78)
 
 
+def test_gradient_accumulation_of_batches_that_do_not_divide(clock: Clock) -> None:
+    """The last step asks for a batch that is not there any more: what it did before that is a step all the same."""
+    loader = DataLoader(Slow(clock), batch_size=1)
+    batches, given, sizes = iter(loader), 0, list[int]()
+    while given < 6:
+        with loader.step():
+            for _ in islice(batches, 4):
+                clock.go_on(10)
+                given += 1
+            if given == 6:
+                assert next(batches, None) is None
+        sizes.append(given)
+    assert sizes == [4, 6]
+    assert times(loader.stats().epoch) == (2, 60, 18, 0, 78)
+
+
+def test_half_way_in_an_accumulating_step_only_what_is_after_the_latest_batch_is_missing(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock), batch_size=1)
+    batches = iter(loader)
+    with loader.step():
+        for _ in islice(batches, 3):
+            clock.go_on(10)
+    assert times(loader.stats().epoch) == (1, 20, 9, 0, 29)
+
+
+def test_what_a_step_does_before_the_first_batch_is_not_in_the_epoch(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock), batch_size=1)
+    batches = iter(loader)
+    with loader.step():  # a warm-up
+        clock.go_on(1000)
+    with loader.step():
+        clock.go_on(100)
+        next(batches)
+        clock.go_on(10)
+    next(batches)
+    flow = loader.stats().epoch
+    assert times(flow) == (2, 10, 6, 0, 16)
+    assert flow.step_share + flow.starved_share + flow.other_share == pytest.approx(1)
+
+
+def test_the_start_of_workers_is_not_taken_off_a_step_that_asks_for_the_first_batch(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock), batch_size=1)
+    batches: Any = iter(loader)
+    batches.started(500_000_000)
+    clock.go_on(500)
+    with loader.step():
+        next(batches)
+        clock.go_on(10)
+    next(batches)
+    assert times(loader.stats().epoch) == (1, 10, 506, 0, 516)
+
+
+def test_a_step_may_begin_the_iteration_or_the_next_pass(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock, 3), batch_size=1)
+    batches = iter(endless := loader.forever(9))
+    for _ in range(3):
+        with endless.step():
+            for _ in islice(batches, 4):
+                clock.go_on(10)
+    assert [times(flow) for flow in loader.stats().epochs] == [
+        (1, 30, 9, 0, 39),
+        (1, 30, 9, 0, 39),
+        (1, 20, 9, 0, 29),
+    ]
+    assert loader.stats().total.basis == STEPS
+
+
+def test_a_pass_over_the_same_loader_in_the_midst_takes_no_steps_from_the_loop(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock, 4), batch_size=1)
+    for number, _ in enumerate(loader):
+        with loader.step():
+            clock.go_on(10)
+        if number == 1:
+            assert len(list(loader)) == 4
+    outer, inner = loader.stats().epochs
+    assert (outer.steps, outer.stepping, inner.steps) == (4, pytest.approx(0.04), 0)
+
+
+def test_a_step_is_not_counted_for_an_epoch_that_is_over_and_still_held(clock: Clock) -> None:
+    loader = DataLoader(Slow(clock, 2), batch_size=1)
+    held = []
+    for _ in range(3):
+        held.append(batches := iter(loader))
+        with loader.step():
+            assert len(list(batches)) == 2
+    assert [flow.steps for flow in loader.stats().epochs] == [1, 1, 1]
+
+
+def test_a_subclass_may_have_a_step_of_its_own(clock: Clock) -> None:
+    class Counting(DataLoader[Any]):
+        step: Any = 0
+
+    loader = Counting(Slow(clock), batch_size=2)
+    for _ in loader.progress():
+        loader.step += 1
+    assert loader.step == 3
+    for _ in (endless := loader.forever(3)):
+        with endless.step():
+            clock.go_on(10)
+    assert loader.stats().epoch.steps == 3
+
+
+def test_ctrl_c_while_a_step_is_entered_does_not_leave_it_open(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(Slow(clock), batch_size=2)
+    batches = iter(loader)
+    next(batches)
+
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stepping, "clock", interrupted)
+        with pytest.raises(KeyboardInterrupt), loader.step():
+            pass
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched, loader.step():  # and while it is left
+        patched.setattr(stepping, "clock", interrupted)
+    for _ in batches:
+        with loader.step():
+            clock.go_on(10)
+    assert loader.stats().epoch.steps == 2
+
+
+def test_epochs_of_long_ago_keep_the_sum_from_claiming_more_than_it_knows(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "KEPT", 2)
+    loader = DataLoader(Slow(clock), batch_size=2)
+    for epoch in range(4):
+        for _ in loader:
+            if epoch:
+                with loader.step():
+                    clock.go_on(10)
+            else:
+                clock.go_on(10)
+    assert loader.stats().total.basis == BETWEEN
+    assert times(loader.stats().total)[1:] == (120, 72, 0, 192)
+
+
 def test_several_steps_for_a_batch(clock: Clock) -> None:
     loader = DataLoader(Slow(clock, 2), batch_size=1)
     for _ in loader:

@@ -267,6 +267,11 @@ class BatchIterator(Iterator[B]):
                 self.fill()
 
     @property
+    def goes_on(self) -> bool:
+        """Has it neither ended nor failed, nor been closed or given up?"""
+        return self._state is State.RUNNING
+
+    @property
     def meter(self) -> Meter:
         """What counts this epoch."""
         return self._meter

@@ -123,7 +123,8 @@ class Session:
             workers.begin(options.in_order)
             # The iterator, which ends the workers, exists before they do: Ctrl-C may come at any moment.
             iterator = kind(self, options, tasks, passed, length, workers, predict if self._may_work_ahead else None)
-            self._iterators.add(iterator)
+            with self._lock:
+                self._iterators.add(iterator)
             self._latest = weakref.ref(iterator)
             self._start(iterator, workers, has_to=kept is None)
         if workers.processes():  # starting threads takes no time worth counting
@@ -264,25 +265,24 @@ class Session:
 
     def step(self, on_device: bool = True) -> StepBlock:
         """What measures a training step."""
-        return StepBlock(self._stepping, self._step_of if on_device else self._step_on_host)
+        device = self._step_on_device if on_device else self._step_on_host
+        return StepBlock(self._stepping, self._latest_meter, self._meters, device)
 
-    def _step_of(self) -> tuple[Meter, DeviceClock | None, Recording | None]:
-        meter = self._latest_meter()
-        return meter, self.device_clock(), self.recording
+    def _step_on_device(self) -> tuple[DeviceClock | None, Recording | None]:
+        return self.device_clock(), self.recording
 
-    def _step_on_host(self) -> tuple[Meter, DeviceClock | None, Recording | None]:
-        return self._latest_meter(), None, self.recording
+    def _step_on_host(self) -> tuple[None, Recording | None]:
+        return None, self.recording
 
-    def _latest_meter(self) -> Meter:
-        """The meter of the iteration that has given the latest batch."""
-        if not self._meters:
-            raise RuntimeError(
-                "loader.step() is outside of an iteration: this loader has not begun any, in this process. Put it "
-                "around the training step, inside `for batch in loader:`"
-            )
-        if len(self._iterators) > 1:
-            return max((each.meter for each in list(self._iterators)), key=lambda meter: meter.given)
-        return self._meters[-1]
+    def _latest_meter(self) -> Meter | None:
+        """The meter of the iteration that has given the latest batch, of those that are not over if there are any; None
+        before the first one."""
+        if len(self._iterators) > 1 or self._latest() is None:  # the one begun last may be over, and another go on
+            with self._lock:  # another thread may begin one
+                there = list(self._iterators)
+            if there:
+                return max(there, key=lambda each: (each.goes_on, each.meter.given)).meter
+        return self._meters[-1] if self._meters else None
 
     def timed(self, device: int | None) -> tuple[DeviceClock | None, Recording | None]:
         """The device's clock, if there is one by now, and the recording, if there is one."""

@@ -200,6 +200,9 @@ class DataLoader(OwnJaxOptions, core.DataLoader[Any]):
         A function of JAX's returns before its result is there. What is inside counts as a step for as long as it takes
         the host, so wait in it for the result of this step or of the one before: `jax.block_until_ready(loss)`.
         """
+        return self._step()
+
+    def _step(self) -> StepBlock:
         return self._session.step(on_device=False)
 
     def state_dict(self) -> dict[str, Any]:

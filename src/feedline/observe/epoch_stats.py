@@ -88,7 +88,7 @@ class EpochStats:
     @property
     def step(self) -> float:
         """The loop's time in steps: inside `loader.step()`; without it, all the time between batches."""
-        is_said = self.steps > 0 and self.basis != BETWEEN  # in all the epochs that are summed up here
+        is_said = (self.steps or self.stepping) and self.basis != BETWEEN  # in all the epochs that are summed up here
         return self.stepping if is_said else max(0.0, self.seconds - self.waiting)
 
     @property

@@ -61,11 +61,21 @@ class Sums(NamedTuple):
     device_stepping: int = 0
     device_waiting: int = 0
     device_other: int = 0
+    unstepped: int = 0
+    """Batches of epochs that know no step, only the time between batches…"""
+    on_host: int = 0
+    """…and of those that know it by the host's clock alone."""
 
     def plus(self, other: Sums) -> Sums:
         """The sums of both. Each new epoch of a loader needs it, so it is not done with `EpochStats`, which takes as
         long as a batch of one number."""
         return Sums(*map(add, self, other))
+
+    def _basis(self) -> str:
+        """The weakest of all the epochs."""
+        if self.unstepped or not (self.device_stepping or self.steps or self.stepping):
+            return BETWEEN
+        return STEPS if self.on_host or not self.device_stepping else DEVICE
 
     def flow(self, number: int = 0, num_workers: int = 0) -> EpochStats:
         """The same for the user."""
@@ -90,7 +100,7 @@ class Sums(NamedTuple):
             device_stepping=self.device_stepping / 1e9,
             device_waiting=self.device_waiting / 1e9,
             device_other=self.device_other / 1e9,
-            basis=DEVICE if self.device_stepping else STEPS if self.steps else BETWEEN,
+            basis=self._basis(),
         )
 
 
@@ -174,8 +184,23 @@ class Meter:
 
     @property
     def waited(self) -> int:
-        """Nanoseconds that the user has waited so far."""
-        return self._waiting
+        """Nanoseconds that the user has waited so far, including the start of workers."""
+        return self._waiting if self._first else self.starting
+
+    @property
+    def first_asked(self) -> int:
+        """When the user asked for the first batch; 0 as long as that has not happened."""
+        return self._first + self.starting if self._first else 0
+
+    def stepped(self, began: int, ended: int, waited: int, is_new: bool = True) -> None:
+        """The user has left `loader.step()`, and had waited so long when it was entered. What was before the first
+        request is not of this epoch, and waiting is no step."""
+        if (steps := self.steps) is None:
+            steps = self.steps = Steps()
+        steps.count += is_new
+        began = max(began, self.first_asked) if self._first else ended
+        before = self.given - began - (self._waiting - waited) if self.given > began else 0
+        steps.ended(max(0, before), max(0, ended - max(began, self.given)), self.given)
 
     def waited_since_mark(self) -> int:
         """Those since this was last asked: a device's event is recorded now."""
@@ -199,6 +224,8 @@ class Meter:
         """The same as sums, which can be added to those of other epochs."""
         used = self._spent.minus(self._before)
         blocked = self.blocked if self._workers else self.blocked + sum(used)
+        steps = (0, 0) if self.steps is None else (self.steps.count, self.steps.until(self.given))
+        device = (0, 0, 0) if (at := self.device) is None or at.failed else (at.step, at.waiting, at.other)
         return Sums(
             max(0, self.given - self._first),
             self._waiting,
@@ -211,8 +238,10 @@ class Meter:
             self._queued,
             self.restarts,
             self._worker_time + self._workers * max(0, self.given - max(self._first, self._workers_since)),
-            *((0, 0) if self.steps is None else (self.steps.count, self.steps.until(self.given))),
-            *((0, 0, 0) if (at := self.device) is None or at.failed else (at.step, at.waiting, at.other)),
+            *steps,
+            *device,
+            0 if any(steps) or device[0] else self._batches,
+            self._batches if any(steps) and not device[0] else 0,
         )
 
 

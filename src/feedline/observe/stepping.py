@@ -17,7 +17,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 MOST_OPEN = 64
 """Events that the device has not reached yet, of sixteen batches or more: CUDA stops a host some 1,000 kernels ahead.
 A loop that is further ahead has gaps in what is measured."""
+OUTSIDE = (
+    "loader.step() is outside of an iteration: this loader has not begun any, in this process. Put it around the "
+    "training step, inside `for batch in loader:`, and call it on the loader that the loop reads: a wrapper such as "
+    "Accelerate's may read another one (docs/step.md)"
+)
 STEP, WAIT, OTHER, APART = "step", "wait", "other", "apart"
 """What the time before an event was. `APART`: it was between two epochs, and only the waiting in it counts."""
 
@@ -48,7 +53,7 @@ class Steps:
     """What one epoch's steps took by the host's clock, without the waiting in them.
 
     >>> steps = Steps()
-    >>> steps.ended(5, given=100); steps.ended(3, given=100)
+    >>> steps.ended(0, 5, given=100); steps.ended(0, 3, given=100)
     >>> steps.until(given=100), steps.until(given=120)  # an epoch's time ends at the latest batch
     (0, 8)
     """
@@ -57,15 +62,16 @@ class Steps:
         self.count = 0
         self._before = self._latest = self._given = 0
 
-    def ended(self, took: int, given: int) -> None:
-        """A step has ended; `given` says when the latest batch was given."""
+    def ended(self, before: int, after: int, given: int) -> None:
+        """A step has ended; `given` says when the latest batch was given, and the two how long it took before and after
+        that moment."""
         if given != self._given:
             self._before, self._latest, self._given = self._before + self._latest, 0, given
-        self._latest += took
-        self.count += 1
+        self._before += before
+        self._latest += after
 
     def until(self, given: int) -> int:
-        """The nanoseconds of all steps that ended before the latest batch was given."""
+        """The nanoseconds of all steps before the latest batch was given."""
         return self._before + (self._latest if given != self._given else 0)
 
 
@@ -217,22 +223,28 @@ class Stepping:
     """The steps of one loader: which one is open, and the device's clock."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Open] = {}
+        self.open: dict[int, _Open] = {}
         self.clock: DeviceClock | None = None
 
     def enter(self) -> None:
         """A step begins. Steps that overlap would count the same time twice."""
         mine = _Open(threading.get_ident(), os.getpid())
-        theirs = self._open.setdefault(0, mine)
+        try:
+            theirs = self.open.setdefault(0, mine)
+        except BaseException:  # Ctrl-C, after it
+            if self.open.get(0) is mine:
+                self.leave()
+            raise
         if theirs is mine:
             return
         if theirs.process != mine.process:  # this process was forked inside a step of its parent
-            self._open[0] = mine
+            self.open[0] = mine
             return
         if theirs.thread == mine.thread:
             raise RuntimeError(
                 "loader.step() is inside another step() of the same loader, or one before it was never left: use "
-                "`with loader.step():` once around each training step, and do not call __enter__() by hand"
+                "`with loader.step():` once around each training step, and do not call __enter__() by hand. If Ctrl-C "
+                "came in just that moment: a new iter(loader) begins afresh"
             )
         raise RuntimeError(
             "loader.step() is open in another thread at this moment, and what both take would be counted twice: give "
@@ -241,36 +253,53 @@ class Stepping:
 
     def leave(self) -> None:
         """It has ended, or a new epoch begins: nothing can be open from before."""
-        self._open.clear()
+        self.open.clear()
 
 
 class StepBlock:
     """What `loader.step()` returns: `with loader.step():` measures what is inside as the training step."""
 
     def __init__(
-        self, stepping: Stepping, find: Callable[[], tuple[Meter, DeviceClock | None, Recording | None]]
+        self,
+        stepping: Stepping,
+        latest: Callable[[], Meter | None],
+        meters: Iterable[Meter],
+        device: Callable[[], tuple[DeviceClock | None, Recording | None]],
     ) -> None:
-        self._stepping, self._find = stepping, find
-        self._began = self._waited = 0
+        self._stepping, self._latest, self._meters, self._device = stepping, latest, meters, device
 
     def __enter__(self) -> None:
-        self._meter, self._clock, self._recording = meter, device, recording = self._find()
+        self._meter = meter = self._latest()
+        self._clock, self._recording = device, recording = self._device()
         self._stepping.enter()
-        if meter.steps is None:
-            meter.steps = Steps()
-        self._waited = meter.waited
-        if device is not None:
-            device.began(meter.waited_since_mark(), meter, recording)
-        self._began = clock()
+        try:  # Ctrl-C here must not leave it open: the loop may be gone on with
+            self._waited = 0 if meter is None else meter.waited
+            if device is not None and meter is not None:
+                device.began(meter.waited_since_mark(), meter, recording)
+            self._began = clock()
+        except BaseException:
+            self._stepping.leave()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ended, meter = clock(), self._meter
-        self._stepping.leave()
-        assert meter.steps is not None
-        meter.steps.ended(max(0, ended - self._began - (meter.waited - self._waited)), meter.given)
-        if self._clock is not None:
-            self._clock.ended(meter.waited_since_mark(), meter, self._recording)
+        self._stepping.open.clear()  # first, and without a call in Python, so that Ctrl-C hardly ever comes before it
+        ended, meter, latest = clock(), self._meter, self._latest()
+        if latest is None:
+            if error is None:
+                raise RuntimeError(OUTSIDE)
+            return
+        waited = 0
+        if meter is not None:
+            meter.stepped(self._began, ended, self._waited)
+            waited = meter.waited_since_mark()
+        if latest is not meter:  # epochs that began inside: the first one, or the next one of forever()
+            for each in [one for one in list(self._meters) if one.first_asked >= self._began]:
+                each.stepped(self._began, ended, each.starting, is_new=meter is None)
+                waited += each.waited_since_mark()
+                meter = meter or each
+        if self._clock is not None and meter is not None:
+            self._clock.ended(waited, meter, self._recording)
         if self._recording is not None:
             self._recording.stepped(self._began, ended)

@@ -56,7 +56,7 @@ class Forever:
 
     def step(self) -> StepBlock:
         """Measures the training step, as the loader's."""
-        return self.loader.step()  # type: ignore[no-any-return]
+        return self.loader._step()  # type: ignore[no-any-return]
 
     def following(self) -> Any:
         """The next batch; starts the data again if they have ended."""

@@ -268,6 +268,10 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         """How the loader is doing: memory of each worker process, share of padding in the batches, and so on."""
         return self._feedline.session.stats()
 
+    def _step(self) -> StepBlock:
+        """`step()`, also where a user's subclass has an attribute of that name."""
+        return self._feedline.session.step()
+
     def _flow_now(self) -> EpochStats | None:
         return self._feedline.session.flow_now()
 
@@ -285,7 +289,7 @@ class DataLoader(torch.utils.data.DataLoader[T], OwnTorchOptions):
         >>> loader.stats().epoch.steps, loader.stats().epoch.basis
         (3, 'loader.step()')
         """
-        return self._feedline.session.step()
+        return self._step()
 
     def trace(self, path: str | os.PathLike[str]) -> Recorder:
         """Record all following epochs in Chrome's trace format: open the file in https://ui.perfetto.dev.
