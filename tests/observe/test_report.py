@@ -198,6 +198,7 @@ CASES = [
     ("keeps up", flow(waiting=100 * LITTLE, fetching=150), EVEN, "The loader keeps up", "loop itself"),
     ("too many workers", flow(waiting=1, fetching=20, num_workers=8), EVEN, "keeps up", "num_workers=1"),
     ("no workers", flow(waiting=41, fetching=41, num_workers=0), EVEN, "bottleneck", "num_workers=4"),
+    ("a slow step", flow(waiting=7, fetching=7, num_workers=0), EVEN, "would take 7 % less time", "num_workers=4"),
     ("busy", flow(waiting=41, fetching=190), EVEN, "waited 41 % of the time; the workers were busy 95 %", "workers=4"),
     ("busy, no CPUs left", flow(waiting=41, fetching=780, num_workers=8), EVEN, "bottleneck", "not if they compute"),
     ("collate", flow(waiting=41, fetching=50, collating=140), EVEN, "bottleneck", "cheaper collate_fn: 74 %"),

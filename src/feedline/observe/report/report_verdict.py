@@ -20,6 +20,8 @@ FEW = 10
 """With fewer batches nothing is said."""
 LITTLE = 0.05
 """A share of waiting that is not worth any effort."""
+SOME = 0.2
+"""Up to this share of waiting, what the loop does itself is what takes the time."""
 BUSY = 0.85
 """If workers work this share of their time, the loop waits for them."""
 MOST = 0.5
@@ -61,11 +63,13 @@ def verdict(flow: EpochStats, waits: Waits, cpus: int) -> ReportVerdict:
         why, advice = _spare(flow)
         advice = *advice, *_elsewhere(flow)
         return ReportVerdict("good", f"{waited} The loader keeps up.", why, advice, based_on(flow))
+    saved = f"The loader holds it up a little: without waiting it would take {percent(flow.starved_share)} less time."
+    headline = f"{waited} {saved if flow.starved_share <= SOME else 'The loader is the bottleneck.'}"
     for rule in (_copies, _no_workers, _transfer, _delivery, _start, _workers, _uneven):
         found = rule(flow, waits, cpus)
         if found is not None:
-            return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *found, based_on(flow))
-    return ReportVerdict("slow", f"{waited} The loader is the bottleneck.", *_handing_over(flow), based_on(flow))
+            return ReportVerdict("slow", headline, *found, based_on(flow))
+    return ReportVerdict("slow", headline, *_handing_over(flow), based_on(flow))
 
 
 def based_on(flow: EpochStats) -> str:
