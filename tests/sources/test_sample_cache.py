@@ -229,6 +229,49 @@ def test_what_is_removed_while_it_is_read_is_read_again(data: Decoding, monkeypa
     assert plain(batch["x"]) == plain(default_collate([sample(number) for number in range(COUNT)])["x"])
 
 
+def test_who_sees_a_removal_no_longer_finds_the_pack(data: Decoding) -> None:
+    """Otherwise it would find nothing removed between its two looks, and take zeros for a sample."""
+    kept = cached(data, "memory", max_bytes=8 << 20)
+    list(kept)
+    opened, seen = cast(Any, kept._store._opened()), []
+
+    class Watched:
+        def __init__(self, board: Any) -> None:
+            self.board = board
+
+        def __getitem__(self, at: int) -> int:
+            return int(self.board[at])
+
+        def __setitem__(self, at: int, value: int) -> None:
+            self.board[at] = value
+            if at == pack_memory.REMOVALS:
+                seen.append(opened.view(number))
+
+    number = opened.entry(0)[0]
+    row = next(row for row in pack_memory.ROWS if opened.board[row] == number)
+    opened.board = Watched(opened.board)
+    opened._free(row)
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_packs_that_others_removed_are_let_go(tmp_path: Path, kind: str) -> None:
+    """Also if no entry leads to them any more: the disk would stay full."""
+
+    def opened() -> Any:
+        return PackFolder(tmp_path, "a", 300, 64_000) if kind == "folder" else PackMemory("let go", 300, 64 * 8192)
+
+    one, other = opened(), opened()
+    before = len(segment.mappings)
+    for number in range(300):
+        other.write(number % 100, bytes([number % 256]) * 5_000)
+        one.read(number % 100)
+        one._opened().swept = other._opened().swept = float("-inf")  # a second has passed
+    there = len(list(tmp_path.glob("a/*.pack"))) if kind == "folder" else 64
+    assert len(one._opened()._mapped) <= there + 1
+    assert len(segment.mappings) - before <= 2 * 65
+
+
 # --- what is delivered ---
 
 
@@ -277,6 +320,13 @@ SAMPLES = st.recursive(
 def test_a_record_is_the_sample(sample: Any) -> None:
     got = unpack(memoryview(pack(sample)))
     assert pickle.dumps(got, 2) == pickle.dumps(pickle.loads(pickle.dumps(sample, 5)), 2) or _same(got, sample)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_a_record_keeps_numbers_of_other_libraries(dtype: str) -> None:
+    """Their types have names that NumPy reads as plain bytes."""
+    given = np.arange(6).reshape(2, 3).astype(getattr(pytest.importorskip("ml_dtypes"), dtype))
+    assert _same(unpack(memoryview(pack((given, 1)))), (given, 1))
 
 
 def _same(one: Any, other: Any) -> bool:
