@@ -9,8 +9,8 @@ Not its job: entries and records (packs), how processes meet (memory_by_name).
 
 It is a segment of the arena: slot 0 has the index, slot N the pack with the number N. A number is never used again. The
 board has the numbers below, and then a row for each pack: its number (negative while it is being freed), its size, its
-last use. Who reads a pack that is being freed reads zeros: so its number is negative first, then `removals` goes up, and
-who has read looks at that.
+last use. Who reads a pack that is being freed reads zeros: so its number is negative first, then `removals` goes up,
+and who has read looks at that.
 """
 
 from __future__ import annotations
