@@ -108,10 +108,11 @@ def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
     one[0]
     two[0]
     assert data.reads() == [0]
+    assert [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
     del one
     assert two.stored() == 1
     del two
-    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-{'?' * 32}")]
+    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
     assert cached(data, "memory").stored() == 0
 
 
@@ -139,6 +140,20 @@ def test_processes_that_are_no_relatives_share_memory(tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(own))
     del own
     assert copy.stored() == 3
+
+
+def test_another_container_does_not_forget_where_ours_is(tmp_path: Path) -> None:
+    """With a folder for temporary files in common: the numbers of processes say something else there."""
+    own = cached([10, 20, 30], "memory", key=str(tmp_path))
+    own[0]
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    program = ELSEWHERE.replace("os.kill(", "del data #")
+    run = subprocess.run([*apart, sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    if run.returncode and "unshare" in run.stderr:
+        pytest.skip("this machine lets nobody make a namespace of processes")
+    assert run.stdout == "0 20 1\n", run
+    assert elsewhere(str(tmp_path)) == "1 20 2\n"
+    assert own.stored() == 2
 
 
 def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:

@@ -3,7 +3,8 @@
 Takes: rows of numbers, arrays, texts and bytes. Gives: one file for each shard.
 Promises: the first row of the dataset decides the type of each field, and the shape if it has several dimensions; a
 field that cannot come back equal, or that differs from the first row's, is refused by name before its shard is written.
-Numbers of Python come back as NumPy's (int64, float64, bool), and so do arrays without dimensions. A file appears whole or not at all.
+Numbers of Python come back as NumPy's (int64, float64, bool), and so do arrays without dimensions. A file appears whole
+or not at all.
 Not its job: which samples are missing (materializing), reading (sources/parquet).
 """
 
