@@ -157,8 +157,11 @@ def test_another_container_does_not_forget_where_ours_is(tmp_path: Path) -> None
 
 
 def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:
+    lists = f"feedline-{os.getuid()}-*-{'?' * 32}"
+    before = {*Path(tempfile.gettempdir()).glob(lists)}
     with pytest.raises(OptionError, match=r"are free for a cache in memory\. Give a smaller max_bytes, more memory"):
         cached(data, "memory", max_bytes=1 << 60)
+    assert {*Path(tempfile.gettempdir()).glob(lists)} <= before
     kept = cached(data, "memory", max_bytes=1 << 20)
     with pytest.raises(OptionError, match="are free for a cache in memory"):
         cached(data, "memory", max_bytes=1 << 60)
@@ -619,6 +622,17 @@ def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
     assert 20 <= len(kept) <= 32
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.glob("a/*.pack")) <= 32 * 4096
     assert all(bytes(folder.read(number) or b"") == bytes([number]) * 2_000 for number in kept)
+
+
+def test_files_of_others_are_not_removed(tmp_path: Path) -> None:
+    """Git's have the same suffix."""
+    for name in ("pack/pack-1.pack", f"{'a' * 32}/mine.pack", f"objects/{'a' * 16}.pack"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(50_000))
+    kept = cached([np.full(20_000, number, np.uint8) for number in range(9)], tmp_path, max_bytes=64_000)
+    assert [int(each[0]) for each in kept] == list(range(9))
+    assert kept.stored() >= 2
+    assert [path.stat().st_size for path in tmp_path.glob("*/*.pack")].count(50_000) == 3
 
 
 def test_what_is_too_large_is_read_each_time(tmp_path: Path, data: Decoding) -> None:

@@ -103,13 +103,15 @@ def _listed(name: str) -> Iterator[list[Where]]:
             text = os.pread(descriptor, about.st_size, 0).decode("ascii", "replace")
             numbers = [line.split() for line in text.splitlines()]
             lines = [Where(*map(int, each)) for each in numbers if len(each) == 3 and all(map(str.isdecimal, each))]
-            yield lines
-            text = "".join(f"{line.process} {line.descriptor} {line.token}\n" for line in lines if _is_alive(line))
-            if text:
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, text.encode(), 0)
-            else:
-                path.unlink()
+            try:
+                yield lines
+            finally:
+                text = "".join(f"{line.process} {line.descriptor} {line.token}\n" for line in lines if _is_alive(line))
+                if text:
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, text.encode(), 0)
+                else:
+                    path.unlink()
             return
         finally:
             flock(descriptor, LOCK_UN)  # a child that was forked meanwhile has the descriptor, too

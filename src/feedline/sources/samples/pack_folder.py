@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import re
 import secrets
 import time
 import weakref
@@ -27,6 +28,7 @@ from feedline.machine.finalizers import undisturbed
 from feedline.sources.cache_folder import write_all
 from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackWriter
 
+_PACK = re.compile("[0-9a-f]{16}[.]pack")
 LARGEST_PACK = 1 << 30
 TOUCHED = 1.0
 """Seconds between two notes that a pack is in use."""
@@ -110,8 +112,8 @@ class _OpenFolder(OpenPacks):
     def _packs(self) -> Iterator[tuple[int, int, str, bool]]:
         """Of each pack of all identities: last use, size, path, and whether a process writes into it."""
         for folder in os.scandir(self.folder):
-            for entry in os.scandir(folder) if folder.is_dir() else ():
-                if not entry.name.endswith(".pack"):
+            for entry in os.scandir(folder) if os.path.exists(os.path.join(folder, "index")) else ():
+                if not _PACK.fullmatch(entry.name):  # others' files may have the same suffix: Git's, say
                     continue
                 with suppress(FileNotFoundError):
                     about, is_written = entry.stat(), _is_locked(entry.path)
