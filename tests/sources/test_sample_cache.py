@@ -272,6 +272,23 @@ def test_who_sees_a_removal_no_longer_finds_the_pack(data: Decoding) -> None:
     assert seen == [None]
 
 
+@pytest.mark.parametrize("later", ["view", "sweep"])
+def test_who_reads_what_is_removed_takes_no_memory_for_it(later: str) -> None:
+    """Reading a hole of a shared mapping fills it with a page."""
+    memory = PackMemory("holes", 3, 8 << 20)
+    memory.write(0, bytes(90_000))
+    opened = cast(Any, memory._opened())
+    number = opened.entry(0)[0]
+    view = opened.view(number)
+    assert opened._give()
+    before = memory._segment.used()
+    bytes(view)  # it is in the middle of that
+    assert memory._segment.used() >= before + 90_000
+    opened.swept = float("-inf")
+    opened.view(number) if later == "view" else opened.sweep()
+    assert memory._segment.used() == before
+
+
 @pytest.mark.parametrize("kind", ["folder", "memory"])
 def test_packs_that_others_removed_are_let_go(tmp_path: Path, kind: str) -> None:
     """Also if no entry leads to them any more: the disk would stay full."""

@@ -70,7 +70,7 @@ class _OpenFolder(OpenPacks):
             _touch(path)
             data = _map(path) if found is None else found[0]
         except FileNotFoundError:
-            self._mapped.pop(number, None)
+            self.let_go(number)
             return None
         self._mapped[number] = data, now
         return data

@@ -155,7 +155,7 @@ class _OpenMemory(OpenPacks):
             self._mapped[number] = found
         view, row = found
         if self.board[row] != number:
-            self._mapped.pop(number, None)
+            self.let_go(number)
             return None
         self.board[row + 2] = time.monotonic_ns()
         return view
@@ -163,6 +163,11 @@ class _OpenMemory(OpenPacks):
     def is_there(self, number: int) -> bool:
         found = self._mapped.get(number)
         return found is not None and self.board[found[1]] == number
+
+    def let_go(self, number: int) -> None:
+        found = self._mapped.pop(number, None)
+        if found is not None:  # whoever read it while it was freed has filled its holes with pages of zeros
+            self.segment.free(number, 0, len(found[0]))
 
     def new_pack(self, size: int) -> _MemoryWriter | None:
         size = to_page(max(size, self.board[BOUND] // PACKS - mmap.PAGESIZE))

@@ -219,7 +219,11 @@ class OpenPacks(ABC):
         self.swept = now
         for number in list(self._mapped):
             if not self.is_there(number):
-                self._mapped.pop(number, None)
+                self.let_go(number)
+
+    def let_go(self, number: int) -> None:
+        """The pack has been removed."""
+        self._mapped.pop(number, None)
 
     @abstractmethod
     def new_pack(self, size: int) -> PackWriter | None:
