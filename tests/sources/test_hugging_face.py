@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,21 @@ def test_pictures_are_decoded_by_our_decoders_from_bytes_and_files(tmp_path: Pat
     assert same(got[0]["image"]) == same(data.with_format("numpy")[0]["image"])
     with pytest.raises(SourceError, match=r"row 3, column 'image' 'broken.png'"):
         got[3]
+
+
+@pytest.mark.parametrize("mode", [None, "L", "RGBA"])
+def test_pictures_are_upright_and_as_their_feature_asks(mode: str | None) -> None:
+    """As `datasets` gives them, unless there are decoders that say something else."""
+    file, turned = io.BytesIO(), Image.Exif()
+    turned[0x0112] = 6
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 5, 3), np.uint8)
+    Image.fromarray(pixels).save(file, "PNG", exif=turned)
+    table = datasets.Dataset.from_dict({"image": [{"bytes": file.getvalue(), "path": None}]})
+    table = table.cast_column("image", datasets.Image(mode=mode))
+    expected = table.with_format("numpy")[0]["image"]
+    got = pickle.loads(pickle.dumps(from_hf(table)))[0]["image"]
+    assert same(got.reshape(expected.shape)) == same(expected)
+    assert same(from_hf(table, decoders=Decoders())[0]["image"]) == same(pixels)
 
 
 FORMATS = [("FLAC", None), ("WAV", "PCM_16"), ("WAV", "PCM_24"), ("OGG", "VORBIS"), ("MP3", None), ("AIFF", None)]

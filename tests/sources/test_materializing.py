@@ -97,12 +97,13 @@ def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
     [
         ([np.ones((2, 2))], "tar", "sample 0 is a ndarray; shards need dicts or tuples"),
         ([{"x": 1}, {2: 1}], "tar", "sample 1 has the field 2; shards need fields with texts as names"),
-        (
-            [{"x": np.ones(1), "x.npy": b""}],
-            "tar",
-            r"sample 0 .*its fields \['x', 'x.npy'\] two would have one name",
-        ),
-        ([{"x": None}], "tar", "sample 0 cannot be written: the field 'x.npy'"),
+        ([{"x": None}], "tar", "sample 0 cannot be written: 'x' is a NoneType; .* use format='cache'"),
+        ([{"x": [1, 2]}], "tar", "sample 0 cannot be written: 'x' is a list"),
+        ([{"x": np.ma.masked_array([1, 2], [0, 1])}], "tar", "sample 0 cannot be written: 'x' is a MaskedArray"),
+        ([{"x": bytearray(b"ab")}], "tar", "sample 0 cannot be written: 'x' is a bytearray"),
+        ([{"x": np.array([1, "a"], object)}], "tar", "sample 0 cannot be written: 'x' is an array of object"),
+        ([{"x.txt": b"ab"}], "tar", "sample 0 cannot be written: 'x.txt' has bytes, which would be read as something"),
+        ([{"x": np.ones(2), "__url__": b"ab"}], "tar", "sample 0 cannot be written: '__url__' is a name of its own"),
         ([{"x": 1}, {"y": 1}], "parquet", "sample 1 has other fields"),
         ([{"x": 1}, {"x": 0.5}], "parquet", r"sample 1 has double in 'x', and the first sample has int64"),
         ([{"x": 1}, {"x": None}, {"x": 0.5}], "parquet", r"sample 2 has double in 'x', and the first sample has int64"),
@@ -114,6 +115,32 @@ def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
 def test_samples_that_are_no_rows_are_named(tmp_path: Path, samples: Any, format: str, match: str) -> None:
     with pytest.raises(OptionTypeError, match=match):
         materialize(samples, tmp_path, format=format, progress=False)
+
+
+def test_two_that_write_the_same_shard_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first to finish gives its name to what the other is still writing."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write, given = parquet.write_table, []
+
+    def with_another(table: Any, where: Any, *rest: Any) -> None:
+        given.append(where)
+        write(table, where, *rest)
+        if len(given) == 1:
+            materialize([{"x": 1}] * 3, tmp_path, format="parquet", key="same", progress=False)
+
+    monkeypatch.setattr(parquet, "write_table", with_another)
+    materialize([{"x": 1}] * 3, tmp_path, format="parquet", key="same", progress=False)
+    assert len(given) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000.parquet", "materialized.json"]
+    assert len(ParquetDataset(f"{tmp_path}/*.parquet")) == 3
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int4"])
+def test_tar_refuses_numbers_that_would_come_back_as_bytes(tmp_path: Path, dtype: str) -> None:
+    array = np.arange(3).astype(getattr(pytest.importorskip("ml_dtypes"), dtype))
+    for value in (array, array[0]):
+        with pytest.raises(OptionTypeError, match=f"sample 0 cannot be written: 'x' is an array of {dtype}"):
+            materialize([{"x": value}], tmp_path, format="tar", key="", progress=False)
 
 
 # --- what comes back ---

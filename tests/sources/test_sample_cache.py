@@ -108,10 +108,11 @@ def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
     one[0]
     two[0]
     assert data.reads() == [0]
+    assert [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
     del one
     assert two.stored() == 1
     del two
-    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-{'?' * 32}")]
+    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
     assert cached(data, "memory").stored() == 0
 
 
@@ -141,9 +142,26 @@ def test_processes_that_are_no_relatives_share_memory(tmp_path: Path) -> None:
     assert copy.stored() == 3
 
 
+def test_another_container_does_not_forget_where_ours_is(tmp_path: Path) -> None:
+    """With a folder for temporary files in common: the numbers of processes say something else there."""
+    own = cached([10, 20, 30], "memory", key=str(tmp_path))
+    own[0]
+    apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    program = ELSEWHERE.replace("os.kill(", "del data #")
+    run = subprocess.run([*apart, sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    if run.returncode and "unshare" in run.stderr:
+        pytest.skip("this machine lets nobody make a namespace of processes")
+    assert run.stdout == "0 20 1\n", run
+    assert elsewhere(str(tmp_path)) == "1 20 2\n"
+    assert own.stored() == 2
+
+
 def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:
+    lists = f"feedline-{os.getuid()}-*-{'?' * 32}"
+    before = {*Path(tempfile.gettempdir()).glob(lists)}
     with pytest.raises(OptionError, match=r"are free for a cache in memory\. Give a smaller max_bytes, more memory"):
         cached(data, "memory", max_bytes=1 << 60)
+    assert {*Path(tempfile.gettempdir()).glob(lists)} <= before
     kept = cached(data, "memory", max_bytes=1 << 20)
     with pytest.raises(OptionError, match="are free for a cache in memory"):
         cached(data, "memory", max_bytes=1 << 60)
@@ -229,6 +247,66 @@ def test_what_is_removed_while_it_is_read_is_read_again(data: Decoding, monkeypa
     assert plain(batch["x"]) == plain(default_collate([sample(number) for number in range(COUNT)])["x"])
 
 
+def test_who_sees_a_removal_no_longer_finds_the_pack(data: Decoding) -> None:
+    """Otherwise it would find nothing removed between its two looks, and take zeros for a sample."""
+    kept = cached(data, "memory", max_bytes=8 << 20)
+    list(kept)
+    opened, seen = cast(Any, kept._store._opened()), []
+
+    class Watched:
+        def __init__(self, board: Any) -> None:
+            self.board = board
+
+        def __getitem__(self, at: int) -> int:
+            return int(self.board[at])
+
+        def __setitem__(self, at: int, value: int) -> None:
+            self.board[at] = value
+            if at == pack_memory.REMOVALS:
+                seen.append(opened.view(number))
+
+    number = opened.entry(0)[0]
+    row = next(row for row in pack_memory.ROWS if opened.board[row] == number)
+    opened.board = Watched(opened.board)
+    opened._free(row)
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("later", ["view", "sweep"])
+def test_who_reads_what_is_removed_takes_no_memory_for_it(later: str) -> None:
+    """Reading a hole of a shared mapping fills it with a page."""
+    memory = PackMemory("holes", 3, 8 << 20)
+    memory.write(0, bytes(90_000))
+    opened = cast(Any, memory._opened())
+    number = opened.entry(0)[0]
+    view = opened.view(number)
+    assert opened._give()
+    before = memory._segment.used()
+    bytes(view)  # it is in the middle of that
+    assert memory._segment.used() >= before + 90_000
+    opened.swept = float("-inf")
+    opened.view(number) if later == "view" else opened.sweep()
+    assert memory._segment.used() == before
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_packs_that_others_removed_are_let_go(tmp_path: Path, kind: str) -> None:
+    """Also if no entry leads to them any more: the disk would stay full."""
+
+    def opened() -> Any:
+        return PackFolder(tmp_path, "a", 300, 64_000) if kind == "folder" else PackMemory("let go", 300, 64 * 8192)
+
+    one, other = opened(), opened()
+    before = len(segment.mappings)
+    for number in range(300):
+        other.write(number % 100, bytes([number % 256]) * 5_000)
+        one.read(number % 100)
+        one._opened().swept = other._opened().swept = float("-inf")  # a second has passed
+    there = len(list(tmp_path.glob("a/*.pack"))) if kind == "folder" else 64
+    assert len(one._opened()._mapped) <= there + 1
+    assert len(segment.mappings) - before <= 2 * 65
+
+
 # --- what is delivered ---
 
 
@@ -277,6 +355,13 @@ SAMPLES = st.recursive(
 def test_a_record_is_the_sample(sample: Any) -> None:
     got = unpack(memoryview(pack(sample)))
     assert pickle.dumps(got, 2) == pickle.dumps(pickle.loads(pickle.dumps(sample, 5)), 2) or _same(got, sample)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_a_record_keeps_numbers_of_other_libraries(dtype: str) -> None:
+    """Their types have names that NumPy reads as plain bytes."""
+    given = np.arange(6).reshape(2, 3).astype(getattr(pytest.importorskip("ml_dtypes"), dtype))
+    assert _same(unpack(memoryview(pack((given, 1)))), (given, 1))
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -554,6 +639,17 @@ def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
     assert 20 <= len(kept) <= 32
     assert sum(path.stat().st_blocks * 512 for path in tmp_path.glob("a/*.pack")) <= 32 * 4096
     assert all(bytes(folder.read(number) or b"") == bytes([number]) * 2_000 for number in kept)
+
+
+def test_files_of_others_are_not_removed(tmp_path: Path) -> None:
+    """Git's have the same suffix."""
+    for name in ("pack/pack-1.pack", f"{'a' * 32}/mine.pack", f"objects/{'a' * 16}.pack"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(50_000))
+    kept = cached([np.full(20_000, number, np.uint8) for number in range(9)], tmp_path, max_bytes=64_000)
+    assert [int(each[0]) for each in kept] == list(range(9))
+    assert kept.stored() >= 2
+    assert [path.stat().st_size for path in tmp_path.glob("*/*.pack")].count(50_000) == 3
 
 
 def test_what_is_too_large_is_read_each_time(tmp_path: Path, data: Decoding) -> None:

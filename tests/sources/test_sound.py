@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,25 @@ def test_sound_among_other_files_and_in_shards(folder: Path, tmp_path: Path) -> 
     with DataLoader(shards, 3, collate_fn=lambda batch: [list(each.values())[-1] for each in batch]) as loader:
         batch = next(iter(loader))
     assert [samples.shape for samples, _ in batch] == [(4000, 1)] * 3
+
+
+@pytest.mark.parametrize("kind", [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("RF64", "PCM_16"), ("AIFF", "PCM_24")])
+def test_what_is_cut_short_is_no_shorter_recording(tmp_path: Path, kind: tuple[str, str]) -> None:
+    """libsndfile reads what is there, and says nothing."""
+    whole = recorded(tones(0.1, 8_000), 8_000, *kind)
+    (tmp_path / "cut.aiff").write_bytes(whole[:-1000])
+    for read in (
+        lambda: SoundWindow()(whole[:-1000]),
+        lambda: SoundDataset([tmp_path / "cut.aiff"], seconds=0.01)[0],
+        lambda: SoundDataset([tmp_path / "cut.aiff"], seconds=0.01, every=0.01)[0],
+        lambda: FilesDataset([tmp_path / "cut.aiff"])[0],
+    ):
+        with pytest.raises(SourceError, match=r"is cut short: its header says \d,\d\d\d bytes of sound"):
+            read()
+    assert len(SoundWindow()(whole).samples) == 800
+    assert len(SoundWindow()(whole + b"LIST\4\0\0\0....").samples) == 800
+    piped = whole.replace(b"data" + struct.pack("<I", 3_200), b"data" + b"\xff" * 4)
+    assert len(SoundWindow()(piped).samples) == 800  # its writer could not know
 
 
 def test_a_header_that_promises_too_much(folder: Path) -> None:

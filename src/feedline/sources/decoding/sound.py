@@ -18,6 +18,7 @@ import numpy as np
 from feedline.datasets import Array
 from feedline.errors import SourceError
 from feedline.errors.missing_packages import extra
+from feedline.sources.decoding.chunks import FORMATS, check_whole_sound
 from feedline.sources.decoding.ogg import last_page
 
 RECORDINGS = (".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus")
@@ -67,6 +68,8 @@ class Recordings:
         package = extra("soundfile", "audio", "sound")
         try:
             with package.SoundFile(io.BytesIO(data)) as file:
+                if file.format in FORMATS:
+                    check_whole_sound(io.BytesIO(data))
                 if file.format == "OGG":
                     last_page(io.BytesIO(data))  # one recording, or an error
                 frames, channels, rate = file.frames, file.channels, file.samplerate

@@ -65,7 +65,7 @@ class HuggingFaceDataset(Dataset[Any]):
         self.dataset = dataset.with_format("numpy", columns=form["columns"], **kwargs)
         self._names: list[str] = form["columns"]
         self._plain = not kwargs
-        self._decoders = Decoders() if decoders is None else decoders
+        self._decoders = decoders
         self._open()
 
     def _open(self) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from feedline.errors import SourceError
 from feedline.sources.decoding import Decoders
+from feedline.sources.decoding.pictures import MODES
 from feedline.sources.decoding.sound import Sound
 from feedline.sources.media.sound_window import SoundWindow
 
@@ -66,12 +67,17 @@ class MediaColumn:
         return Sound(np.ascontiguousarray(samples.T) if self._decoders.channels_first else samples, rate)
 
 
-def media_of(name: str, column: Any, feature: Any, decoders: Decoders) -> MediaColumn | None:
-    """The column, if it has files that feedline decodes."""
+def media_of(name: str, column: Any, feature: Any, decoders: Decoders | None) -> MediaColumn | None:
+    """The column, if it has files that feedline decodes. Without decoders, pictures are as their feature asks."""
     if type(feature).__name__ not in ("Image", "Audio") or not feature.decode:
         return None
     if getattr(feature, "stream_index", None) is not None:  # one of several recordings in a file
         return None
+    if decoders is None:
+        mode = getattr(feature, "mode", None) or "RGB"
+        if mode not in MODES:
+            return None
+        decoders = Decoders(mode=mode, upright=True)
     return MediaColumn(name, column, feature, decoders)
 
 

@@ -20,6 +20,7 @@ from feedline.errors.checks import check_flag, check_positive, check_whole
 from feedline.errors.counting import counted
 from feedline.errors.missing_packages import extra
 from feedline.randomness.rng import rng
+from feedline.sources.decoding.chunks import FORMATS, check_whole_sound
 from feedline.sources.decoding.ogg import last_page
 from feedline.sources.decoding.sound import MAX_BYTES, Sound
 from feedline.sources.media.seekable import Source, opened
@@ -83,6 +84,8 @@ class SoundWindow:
         with opened(source, place) as file:
             try:
                 with package.SoundFile(file) as sound:
+                    if sound.format in FORMATS:
+                        check_whole_sound(file)
                     return self._read(_Recording(sound, file), start)
             except package.LibsndfileError as error:
                 raise SourceError(f"this sound cannot be read: {error.error_string}") from error
@@ -93,6 +96,8 @@ class SoundWindow:
         with opened(source, place) as file:
             try:
                 with package.SoundFile(file) as sound:
+                    if sound.format in FORMATS:
+                        check_whole_sound(file)
                     return float(sound.frames / sound.samplerate)
             except package.LibsndfileError as error:
                 raise SourceError(f"this sound cannot be read: {error.error_string}") from error

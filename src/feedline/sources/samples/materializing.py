@@ -27,6 +27,9 @@ from feedline.errors.checks import check_choice, check_flag, check_whole
 from feedline.sources.samples.parquet_shards import ParquetShards
 from feedline.sources.samples.sample_cache import UNBOUNDED, CachedDataset, cached
 from feedline.sources.tar.index import SUFFIX
+from feedline.sources.tar.samples import OWN_FIELDS
+from feedline.sources.tar.tar_values import is_read_as_value
+from feedline.sources.tar.unfinished import unfinished
 from feedline.sources.tar.writer import TarWriter
 
 CHUNK = 64
@@ -34,6 +37,10 @@ CHUNK = 64
 TIMED = 64
 """How many samples are read back to say how long that takes."""
 MANIFEST = "materialized.json"
+_REMEDY = (
+    "shards get numbers, texts, bytes and arrays of NumPy's own types: convert it with .map first, or use "
+    "format='cache'"
+)
 
 
 @dataclass(frozen=True)
@@ -190,9 +197,10 @@ def _claim(out: Path, manifest: dict[str, Any]) -> None:
     others = [each.name for each in out.glob(f"*.{manifest['format']}")]
     if others:
         raise OptionError(f"{out} has files that materialize did not write ({others[0]}, …): give another folder")
-    unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps(manifest), encoding="utf-8")
-    os.replace(unfinished, path)
+    file, new = unfinished(path)
+    with file:
+        file.write(json.dumps(manifest).encode())
+    os.replace(new, path)
 
 
 def _fields(index: int, sample: Any) -> dict[str, Any]:
@@ -214,21 +222,31 @@ def _write_tar(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> None:
         for index, fields in rows:
             try:
                 named = dict(_tar_field(name, value) for name, value in fields.items())
-                if len(named) < len(fields):
-                    raise OptionError(f"of its fields {[*fields]} two would have one name in the tar file")
                 writer.write({"__key__": f"{index:09}", **named})
             except (TypeError, ValueError) as error:  # OptionTypeError and OptionError are such, too
                 raise OptionTypeError(f"sample {index} cannot be written: {error}") from error
 
 
 def _tar_field(name: str, value: Any) -> tuple[str, Any]:
+    if name in OWN_FIELDS:
+        raise OptionError(f"{name!r} is a name of its own in tar files: rename the field")
     if isinstance(value, bytes):
+        if is_read_as_value(name):
+            raise OptionError(
+                f"{name!r} has bytes, which would be read as something else, because of the name's end: rename it"
+            )
         return name, value
     if isinstance(value, str):
         return f"{name}.txt", value
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{name}.cls", value
-    return f"{name}.npy", np.asarray(value)
+    kind = type(value)
+    if kind not in (bool, float, complex, np.ndarray, np.memmap) and not isinstance(value, np.generic):
+        raise OptionTypeError(f"{name!r} is a {kind.__name__}; {_REMEDY}")
+    array = np.asarray(value)
+    if array.dtype.hasobject or (not array.dtype.names and np.dtype(array.dtype.str) != array.dtype):
+        raise OptionTypeError(f"{name!r} is an array of {array.dtype}; {_REMEDY}")
+    return f"{name}.npy", array
 
 
 def _taken(folder: Path) -> int:

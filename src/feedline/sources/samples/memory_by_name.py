@@ -2,7 +2,7 @@
 
 Takes: a name, and how new memory is filled. Gives: `joined`: a segment, and where other processes find it.
 Promises: processes that ask at the same time get the same memory. It lives as long as a process has it open, and the
-kernel frees it then, however they end. Only processes of one user meet.
+kernel frees it then, however they end. Only processes of one user meet, which see each other in /proc.
 Not its job: what is in it (pack_memory).
 
 An anonymous file (`memfd`) has no name, so those who have it open are written down in a small file in the folder for
@@ -73,7 +73,7 @@ def _opened(where: Where) -> Segment | None:
         if not os.readlink(path).startswith("/memfd:feedline"):
             return None  # opening a pipe, say, could block
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        if token_of(descriptor) == where.token:
+        if where.token and token_of(descriptor) == where.token:
             return Segment(descriptor)
         os.close(descriptor)
     return None
@@ -89,7 +89,8 @@ def _is_alive(where: Where) -> bool:
 @contextmanager
 def _listed(name: str) -> Iterator[list[Where]]:
     """Who has the memory open, to be changed: nobody else reads or changes it meanwhile."""
-    path = Path(tempfile.gettempdir()) / f"feedline-{os.getuid()}-{name}"
+    space = os.stat("/proc/self/ns/pid").st_ino  # processes of another container have the same numbers
+    path = Path(tempfile.gettempdir()) / f"feedline-{os.getuid()}-{space}-{name}"
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -102,13 +103,15 @@ def _listed(name: str) -> Iterator[list[Where]]:
             text = os.pread(descriptor, about.st_size, 0).decode("ascii", "replace")
             numbers = [line.split() for line in text.splitlines()]
             lines = [Where(*map(int, each)) for each in numbers if len(each) == 3 and all(map(str.isdecimal, each))]
-            yield lines
-            text = "".join(f"{line.process} {line.descriptor} {line.token}\n" for line in lines if _is_alive(line))
-            if text:
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, text.encode(), 0)
-            else:
-                path.unlink()
+            try:
+                yield lines
+            finally:
+                text = "".join(f"{line.process} {line.descriptor} {line.token}\n" for line in lines if _is_alive(line))
+                if text:
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, text.encode(), 0)
+                else:
+                    path.unlink()
             return
         finally:
             flock(descriptor, LOCK_UN)  # a child that was forked meanwhile has the descriptor, too

@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import re
 import secrets
 import time
 import weakref
@@ -27,6 +28,7 @@ from feedline.machine.finalizers import undisturbed
 from feedline.sources.cache_folder import write_all
 from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackWriter
 
+_PACK = re.compile("[0-9a-f]{16}[.]pack")
 LARGEST_PACK = 1 << 30
 TOUCHED = 1.0
 """Seconds between two notes that a pack is in use."""
@@ -47,28 +49,37 @@ class PackFolder(Packs):
 
 
 class _OpenFolder(OpenPacks):
+    _mapped: dict[int, tuple[memoryview, float]]
+
     def __init__(self, folder: Path, identity: str, count: int, max_bytes: int) -> None:
         self.folder, self.own, self.max_bytes = folder, folder / identity, max_bytes
         old = {int(path.stem, 16) for path in self.own.glob("*.pack")}
         index, self.problem = _index(self.own, count)
         super().__init__(index, count)
         self.old = old
-        self._mapped: dict[int, tuple[memoryview, float]] = {}
 
     def mapped(self, number: int) -> memoryview | None:
         now = time.monotonic()
         found = self._mapped.get(number)
         if found is not None and now - found[1] < TOUCHED:
             return found[0]
-        path = self.own / f"{number:016x}.pack"
+        path = self._path(number)
         try:
+            if found is None:
+                self.sweep()
             _touch(path)
             data = _map(path) if found is None else found[0]
         except FileNotFoundError:
-            self._mapped.pop(number, None)
+            self.let_go(number)
             return None
         self._mapped[number] = data, now
         return data
+
+    def is_there(self, number: int) -> bool:
+        return self._path(number).exists()
+
+    def _path(self, number: int) -> Path:
+        return self.own / f"{number:016x}.pack"
 
     def new_pack(self, size: int) -> _FileWriter | None:
         size = max(size, 1, min(self.max_bytes // PACKS, LARGEST_PACK))
@@ -78,7 +89,7 @@ class _OpenFolder(OpenPacks):
             while True:
                 number = secrets.randbits(63) | 1
                 with suppress(FileExistsError):
-                    path = self.own / f"{number:016x}.pack"
+                    path = self._path(number)
                     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                     writer = _FileWriter(number, os.open(path, flags, 0o666), size)
                     fcntl.flock(writer.descriptor, fcntl.LOCK_EX)  # while it is locked, it is counted whole
@@ -101,8 +112,8 @@ class _OpenFolder(OpenPacks):
     def _packs(self) -> Iterator[tuple[int, int, str, bool]]:
         """Of each pack of all identities: last use, size, path, and whether a process writes into it."""
         for folder in os.scandir(self.folder):
-            for entry in os.scandir(folder) if folder.is_dir() else ():
-                if not entry.name.endswith(".pack"):
+            for entry in os.scandir(folder) if os.path.exists(os.path.join(folder, "index")) else ():
+                if not _PACK.fullmatch(entry.name):  # others' files may have the same suffix: Git's, say
                     continue
                 with suppress(FileNotFoundError):
                     about, is_written = entry.stat(), _is_locked(entry.path)

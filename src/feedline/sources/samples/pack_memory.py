@@ -9,7 +9,8 @@ Not its job: entries and records (packs), how processes meet (memory_by_name).
 
 It is a segment of the arena: slot 0 has the index, slot N the pack with the number N. A number is never used again. The
 board has the numbers below, and then a row for each pack: its number (negative while it is being freed), its size, its
-last use. Who reads a pack that is being freed reads zeros: so `removals` goes up before, and who has read looks at it.
+last use. Who reads a pack that is being freed reads zeros: so its number is negative first, then `removals` goes up,
+and who has read looks at that.
 """
 
 from __future__ import annotations
@@ -123,10 +124,11 @@ def _allocate(segment: Segment, slot: int, start: int, stop: int, keep: bool) ->
 
 
 class _OpenMemory(OpenPacks):
+    _mapped: dict[int, tuple[memoryview, int]]
+
     def __init__(self, segment: Segment, board: memoryview, count: int) -> None:
         super().__init__(mmap.mmap(segment.fd, max(1, count) * ENTRY.size), count)
         self.segment, self.board = segment, board
-        self._mapped: dict[int, tuple[memoryview, int]] = {}
         own = weakref.WeakMethod(self._give)
 
         def give() -> bool:
@@ -146,6 +148,7 @@ class _OpenMemory(OpenPacks):
         """The memory of a pack; None if it was removed, an error if it cannot be mapped."""
         found = self._mapped.get(number)
         if found is None:
+            self.sweep()
             row = next((row for row in ROWS if self.board[row] == number), None)
             if row is None or self.board[row] != number:
                 return None
@@ -153,10 +156,19 @@ class _OpenMemory(OpenPacks):
             self._mapped[number] = found
         view, row = found
         if self.board[row] != number:
-            self._mapped.pop(number, None)
+            self.let_go(number)
             return None
         self.board[row + 2] = time.monotonic_ns()
         return view
+
+    def is_there(self, number: int) -> bool:
+        found = self._mapped.get(number)
+        return found is not None and self.board[found[1]] == number
+
+    def let_go(self, number: int) -> None:
+        found = self._mapped.pop(number, None)
+        if found is not None:  # whoever read it while it was freed has filled its holes with pages of zeros
+            self.segment.free(number, 0, len(found[0]))
 
     def new_pack(self, size: int) -> _MemoryWriter | None:
         size = to_page(max(size, self.board[BOUND] // PACKS - mmap.PAGESIZE))
@@ -186,8 +198,8 @@ class _OpenMemory(OpenPacks):
 
     def _free(self, row: int) -> None:
         number, size = abs(self.board[row]), self.board[row + 1]  # negative: who wanted to free it was killed
+        self.board[row] = -number  # before it is counted: who has seen the new count must not find the pack
         self.board[REMOVALS] += 1
-        self.board[row] = -number
         self.segment.free(number, 0, size)
         self.board[row] = 0
 

@@ -16,6 +16,7 @@ import mmap
 import os
 import struct
 import threading
+import time
 import zlib
 from abc import ABC, abstractmethod
 from typing import Any
@@ -32,6 +33,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 PACKS = 64
 """A pack has at most this part of the bound: what is removed at once, and how many packs a process has open."""
 ALIGNED = 64
+SWEPT = 1.0
+"""Seconds between two looks for packs that others have removed: one takes up to 64 calls of the system."""
 RETRY = 1_000
 """If there is no room, this many records are not stored before it is tried again: it means looking at all packs."""
 
@@ -51,13 +54,12 @@ class Packs(ABC):
         self.problem: Exception | None = None
         """Why nothing more can be stored."""
         self._open: OpenPacks | None = None
-        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None, "_lock": None}
+        return {**self.__dict__, "_open": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= {**state, "_lock": threading.Lock()}
+        self.__dict__ |= state
 
     @abstractmethod
     def _open_here(self) -> OpenPacks:
@@ -70,8 +72,6 @@ class Packs(ABC):
     def _opened(self) -> OpenPacks:
         opened = self._open
         if opened is None or opened.pid != os.getpid():
-            if opened is not None:  # a forked child: the lock may be held by a thread of the parent
-                self._lock = threading.Lock()
             opened = self._open = self._open_here()
             self.problem = self.problem or opened.problem
         return opened
@@ -122,8 +122,8 @@ class Packs(ABC):
 
     def write(self, index: int, record: bytes) -> None:
         """Store a record, if there is room for it."""
-        with self._lock:
-            opened = self._opened()
+        opened = self._opened()
+        with opened.lock:
             if self.problem is not None or opened.wait_for > 0:
                 opened.wait_for -= 1
                 return
@@ -176,6 +176,10 @@ class OpenPacks(ABC):
 
     def __init__(self, index: mmap.mmap, count: int) -> None:
         self.pid = os.getpid()
+        self.lock = threading.Lock()
+        """Held by the thread that writes."""
+        self.swept = 0.0
+        self._mapped: dict[int, Any] = {}
         self.index = index
         self.table = np.frombuffer(index, np.uint64).reshape(-1, _WORDS)
         self.writer: PackWriter | None = None
@@ -202,6 +206,24 @@ class OpenPacks(ABC):
     @abstractmethod
     def mapped(self, number: int) -> memoryview | None:
         """The memory of a pack; None if it was removed."""
+
+    @abstractmethod
+    def is_there(self, number: int) -> bool:
+        """Has nobody removed that pack, which is mapped?"""
+
+    def sweep(self) -> None:
+        """Let go of packs that others have removed: no entry may ever lead to them again, and they take room."""
+        now = time.monotonic()
+        if now - self.swept < SWEPT:
+            return
+        self.swept = now
+        for number in list(self._mapped):
+            if not self.is_there(number):
+                self.let_go(number)
+
+    def let_go(self, number: int) -> None:
+        """The pack has been removed."""
+        self._mapped.pop(number, None)
 
     @abstractmethod
     def new_pack(self, size: int) -> PackWriter | None:

@@ -3,7 +3,8 @@
 Takes: rows of numbers, arrays, texts and bytes. Gives: one file for each shard.
 Promises: the first row of the dataset decides the type of each field, and the shape if it has several dimensions; a
 field that cannot come back equal, or that differs from the first row's, is refused by name before its shard is written.
-Numbers of Python come back as NumPy's (int64, float64, bool). A file appears whole or not at all.
+Numbers of Python come back as NumPy's (int64, float64, bool), and so do arrays without dimensions. A file appears whole
+or not at all.
 Not its job: which samples are missing (materializing), reading (sources/parquet).
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from feedline.errors import OptionTypeError
 from feedline.errors.missing_packages import extra
+from feedline.sources.tar.unfinished import unfinished
 
 _REMEDY = "convert it with .map first, or use format='cache', which keeps any sample"
 _PYTHONS = {bool: np.dtype(np.bool_), int: np.dtype(np.int64), float: np.dtype(np.float64)}
@@ -42,9 +44,16 @@ class ParquetShards:
             for name, value in fields.items():
                 columns.setdefault(name, []).append(value)
         table = self._arrow.table({name: self._column(self._types[name], columns[name]) for name in self._types})
-        unfinished = path.with_suffix(".new")
-        self._parquet.write_table(table, unfinished)
-        os.replace(unfinished, path)
+        file, new = unfinished(path)
+        try:
+            with file:
+                self._parquet.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
 
     def _first_row(self, index: int, fields: dict[str, Any]) -> dict[str, Any]:
         for name, value in fields.items():

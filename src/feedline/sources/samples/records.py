@@ -86,7 +86,8 @@ def _flat(value: Any, arrays: list[Any], leaves: list[tuple[str, str, tuple[int,
         inner = [_flat(each, arrays, leaves) for each in value.values()]
         return None if None in inner else ("dict", list(value), inner)
     if kind is np.ndarray:
-        if value.dtype.hasobject or value.dtype.names or value.dtype.metadata:
+        dtype = value.dtype
+        if dtype.hasobject or dtype.names or dtype.metadata or np.dtype(dtype.str) != dtype:  # or not NumPy's own
             return None
         array, what = np.ascontiguousarray(value).reshape(value.shape), "array"
     elif isinstance(value, np.generic) and kind.__module__ == "numpy" and not isinstance(value, np.void | np.object_):

@@ -44,7 +44,7 @@ from feedline.sources.samples.pack_memory import PackMemory
 from feedline.sources.samples.packs import Packs
 from feedline.sources.samples.records import gather, pack, unpack
 
-FORMAT = "2"
+FORMAT = "3"
 UNBOUNDED = 1 << 62
 WATCHED = 20
 """Reads of a process that are watched for draws from global generators: with torch, each takes 0.35 ms longer."""

@@ -32,6 +32,11 @@ def decode_plain(data: bytes, suffix: str) -> Any:
     return data if read is None else read(data)
 
 
+def is_read_as_value(suffix: str) -> bool:
+    """Does `decode_plain` make something else of the bytes of such a member?"""
+    return suffix.rpartition(".")[2] in _READ
+
+
 def encode_plain(value: Any, suffix: str) -> bytes:
     """The reverse of `decode_plain`; bytes stay unchanged.
 
