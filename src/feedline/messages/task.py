@@ -76,3 +76,15 @@ class Task(NamedTuple):
     def lanes(self) -> int:
         """How many of the stream's parts this rank reads."""
         return self.shards // gcd(self.stride, self.shards)
+
+
+def plain(seq: int, epoch: int, seed: int, indices: IntArray | Sequence[Any] | None) -> Task:
+    """The same as `Task(seq, epoch, seed, indices)`, in half the time: one is made for each batch.
+
+    >>> plain(3, 0, 1, [5]) == Task(3, 0, 1, [5])
+    True
+    """
+    return _new(Task, (seq, epoch, seed, indices) + _USUAL)  # noqa: RUF005  # * takes three times as long
+
+
+_new, _USUAL = tuple.__new__, tuple(Task(0, 0, 0, None))[4:]

@@ -116,10 +116,11 @@ class Meter:
 
     def asked(self, queued: int = 0) -> None:
         """The user asks for a batch; `queued` batches were ready."""
-        self.latest = clock()
-        self.step = self.latest - self.given
+        latest = self.latest = clock()
+        self.step = latest - self.given
         self.queued = queued
-        self._queued += queued
+        if queued:
+            self._queued += queued
         if not self._first:
             self.latest -= self.starting
             self.blocked += self.starting
@@ -127,13 +128,13 @@ class Meter:
 
     def gave(self, size: int, batch: Any) -> None:
         """The user has got the batch."""
-        self._batches += 1
+        batches = self._batches = self._batches + 1
         self._samples += size
-        if self._batches <= 2 or not self._batches % WEIGHED:
+        if batches <= 2 or not batches % WEIGHED:
             self._bytes_each = weight(batch) / size
         self._bytes += size * self._bytes_each  # a counter must not decrease: its reader would see a restart
-        self.given = clock()
-        self._waiting += self.given - self.latest
+        given = self.given = clock()
+        self._waiting += given - self.latest
 
     def moved(self, nanoseconds: int) -> None:
         """The user waited until a finished batch was moved to where it is needed."""

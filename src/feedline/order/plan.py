@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from feedline.messages.task import Task
+from feedline.messages.task import Task, plain
 from feedline.order.permutation import Counting, Permutation
 from feedline.order.prediction import sampler_of_next_epoch
 from feedline.order.rank_turns import Turns
@@ -73,11 +73,12 @@ class MapTasks:
     """Tasks over a map-style dataset."""
 
     def __init__(self, tasks: Iterator[Task], sampler_state: Callable[[], Any] = lambda: None) -> None:
-        self._tasks = tasks
+        self.take = tasks.__next__
+        """The same as `next()` of this object, in a third of the time."""
         self.sampler_state = sampler_state
 
     def __next__(self) -> Task:
-        return next(self._tasks)
+        return self.take()
 
     def ended(self, seq: int) -> None:
         raise AssertionError("only a stream ends early")
@@ -136,7 +137,7 @@ class OrderPlan:
             elif rank:
                 yield Task(seq, epoch, seed, indices, draws_as=draws_as(rank, begins))
             else:
-                yield Task(seq, epoch, seed, indices)
+                yield plain(seq, epoch, seed, indices)
 
 
 class BatchPlan:

@@ -133,18 +133,16 @@ def _keys_of_seed(seed: int) -> tuple[int, int]:
 class SamplePlace:
     """Which sample is being read. Its generator is made only if the dataset asks for it."""
 
-    __slots__ = ("_latest", "find", "generators", "many", "sample", "task")
-
-    def __init__(self, task: Key | None = None, sample: Key = ()) -> None:
-        self.task = task
-        self.sample = sample
-        self.generators: dict[Key, np.random.Generator] | None = None
-        self.find: Callable[[], tuple[int, Key]] | None = None
-        """Returns the place and the key of the sample being read, while samples are read one after the other: most
-        never ask, so the loop that reads them need not say so at each of them."""
-        self._latest = -1
-        self.many: tuple[int, Callable[[int], Key]] | None = None
-        """How many samples are being read at once, and a function from a sample's place to its key."""
+    # Defaults are class attributes, because there is a new place for each batch.
+    task: Key | None = None
+    sample: Key = ()
+    generators: dict[Key, np.random.Generator] | None = None
+    find: Callable[[], tuple[int, Key]] | None = None
+    """Returns the place and the key of the sample being read, while samples are read one after the other: most never
+    ask, so the loop that reads them need not say so at each of them."""
+    _latest = -1
+    many: tuple[int, Callable[[int], Key]] | None = None
+    """How many samples are being read at once, and a function from a sample's place to its key."""
 
     def enter(self, key: Key) -> None:
         """From now on `rng()` belongs to that sample."""
@@ -190,7 +188,8 @@ def enter_task(seed: int, epoch: int) -> None:
     reading.outer.append((reading.place, coroutine))
     if coroutine is not None:  # a coroutine that loads from another loader and waits
         _coroutine.set(None)
-    reading.place = SamplePlace((seed, epoch))
+    place = reading.place = SamplePlace()
+    place.task = seed, epoch
 
 
 def thread_place() -> SamplePlace:
@@ -235,15 +234,21 @@ def leave_task() -> None:
 
 def enter_in_coroutine(task: Key, sample: Key) -> None:
     """From now on `rng()` in this coroutine, and in tasks it starts, belongs to that sample."""
-    _coroutine.set(SamplePlace(task, sample))
+    _coroutine.set(_place_at(task, sample))
 
 
 def place_of_thread() -> SamplePlace:
     """A copy of this thread's place, for a coroutine that continues from there."""
     now = _thread.reading.place
     now.look()
-    place = SamplePlace(now.task, now.sample)
+    place = _place_at(now.task, now.sample)
     place.many = now.many
+    return place
+
+
+def _place_at(task: Key | None, sample: Key) -> SamplePlace:
+    place = SamplePlace()
+    place.task, place.sample = task, sample
     return place
 
 

@@ -102,6 +102,8 @@ class Fetcher:
         self._awaits = readers is not None and awaits(dataset)
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
+        self.gathers = reader is not None
+        """Can the dataset be expected to make whole batches itself?"""
         self._draws = reader is not None and reader.draws
         self._at_once = reads_many(dataset) if at_once is None else at_once
         self._single = dataset if reads_one(dataset) or not self._at_once else _Singly(dataset)
@@ -125,8 +127,7 @@ class Fetcher:
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
-            is_plain = self._readers is None and not self._is_written_down
-            return self._unwritten(task, indices) if is_plain else self._one_after_the_other(task, indices)
+            return self.singly(task, indices)
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -136,6 +137,12 @@ class Fetcher:
         except Exception as error:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
+
+    def singly(self, task: Task, indices: Sequence[Any]) -> list[Any]:
+        """The same without `__getitems__`."""
+        if self._readers is None and not self._is_written_down:
+            return self._unwritten(task, indices)
+        return self._one_after_the_other(task, indices)
 
     def _one_after_the_other(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same as `one_by_one` for all samples. This is the loop in which small samples spend their time."""
@@ -156,20 +163,21 @@ class Fetcher:
 
     def _unwritten(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same in half the time: what would be written down can be told from how many have been read."""
-        dataset, place = self._single, -1
+        dataset, row, place = self._single, self._row, -1
         samples: list[Any] = []
         reading: list[Any] | None = samples
-        append, self.read_so_far = samples.append, samples
+        self.read_so_far = samples
 
         def find() -> tuple[int, Key]:
             now = place if reading is None else len(reading)
             return now, _key(task, indices[now] if now >= 0 else None, now)
 
         thread_place().follow(find)
-        self._row[PLACE], self._row[SINCE] = 0, clock()
+        row[PLACE] = 0
+        row[SINCE] = clock()
         try:
             for index in indices:
-                append(dataset[index])
+                samples.append(dataset[index])
         except Exception as error:
             self._explain_one(error, indices[len(samples)])
             raise

@@ -115,6 +115,10 @@ class Passed:
     def made(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
         """The same for a batch that the loop has made itself: no other batch is out."""
         if self._held is None and not self._ahead and not self.shards:
+            if self._is_alone and task.share is None and (indices := task.indices) is not None:  # most batches
+                batches = task.seq + self._step
+                self._counted = batches, self._counted[1] + len(indices), sampler_state, indices
+                return
             self._take(task, sampler_state)
             self._note_share(task.share)
             return

@@ -17,8 +17,9 @@ from torch._C import _len_torch_function_stack
 from torch.utils.data import _utils
 
 from feedline.arena.segment import refused
-from feedline.collate import ownership as line_own
 from feedline.collate.default import stacked
+from feedline.collate.ownership import own as own_copied
+from feedline.collate.unshared import is_unshared as is_unshared_tree
 from feedline.datasets import Empty, is_ordinary
 from feedline.errors import CollateError, add_note
 from feedline.machine.worker_info import of_this_thread
@@ -232,4 +233,6 @@ def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] |
 
 def own(held: list[Any], empty: Empty, keep: Any = None) -> Any:
     """The tree that the list holds, such that writing to its tensors and arrays changes nothing else."""
-    return line_own.own_held(held, empty, keep, own_tensor, (torch.Tensor,), is_unshared)
+    if is_unshared_tree(held, 0, is_unshared):
+        return held[0]
+    return own_copied(held[0], empty, keep, own_tensor, (torch.Tensor,))

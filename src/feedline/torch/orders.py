@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
 from feedline.errors.foreign import ask
-from feedline.messages.task import AsGiven, Task
+from feedline.messages.task import AsGiven, Task, plain
 from feedline.order.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.order.ranks import DistributedSampler as OwnDistributed
 from feedline.order.ranks import Listed, draws_as
@@ -48,13 +48,13 @@ class Indices(NamedTuple):
         return MapTasks(self._number(seed, place), self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
-        (ranks, rank), first = self.turns, place.samples
+        (ranks, rank), first, epoch, unique = self.turns, place.samples, place.epoch, self.unique
         for seq, batch in enumerate(self.batches, place.batches):
             if ranks == 1:
-                yield Task(seq, place.epoch, seed, batch, -1 if self.unique else first)
+                yield plain(seq, epoch, seed, batch) if unique else Task(seq, epoch, seed, batch, first)
             else:
                 begin = first * ranks + rank
-                yield Task(seq, place.epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
+                yield Task(seq, epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
             first += len(batch)
 
 
