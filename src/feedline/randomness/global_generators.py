@@ -313,12 +313,10 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
     generator, (known, memory) = _present(), _known
     if known is not generator or memory is None or _memory is None or _normal is None:
         return False
-    if (torchs := loaded_torch.default_generator()) is None:
-        torch_state = None
-    elif _torchs.made is None or _torchs.made[0] is None:
+    torchs, (state, seed, places) = loaded_torch.default_generator(), _torchs.made or _NOT_MADE
+    if torchs is not None and state is None:
         return False
-    else:
-        torch_state = _torchs.state_of(torchs)
+    torch_state = None if torchs is None else _torchs.state_of(torchs)
     words, python = words_of_main_thread, _PYTHON
     states = _memory.bytes.tobytes(), python.gauss_next, generator, memory, memory.tobytes(), _normal.tobytes()
     saved += ALL, (*states, torchs, torch_state)
@@ -327,7 +325,6 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
     memory[:] = words.block
     _normal[:] = NONE_STORED
     if torchs is not None:
-        state, seed, places = _torchs.made
         seed[0] = value & 0x7FFFFFFFFFFFFFFF
         places[...] = words.numpy
         torchs.set_state(state)

@@ -245,6 +245,8 @@ class Passed:
 
     def datasets(self) -> tuple[dict[str, Any] | None, ...]:
         """For a stream that has ended: how each part begins the next epoch; empty if no dataset has a state."""
+        if not self.shards:
+            return ()
         records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
         said = [
             next_epoch_record(record) or ({"problem": record["problem"]} if "problem" in record else None)

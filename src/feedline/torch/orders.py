@@ -8,6 +8,7 @@ Not its job: feedline's own samplers (order.plan).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -62,15 +63,22 @@ class Asking:
     """How a loader's sampler is asked for one epoch's order, from a place on."""
 
     def __init__(
-        self, index_sampler: Any, batched: bool, at_once: bool, place: Place, drawn: Drawn, generators: TorchGenerators
+        self,
+        index_sampler: Any,
+        is_stock: bool,
+        batched: bool,
+        at_once: bool,
+        place: Place,
+        drawn: Drawn,
+        generators: TorchGenerators,
     ) -> None:
         self._index_sampler = index_sampler
+        self._is_stock = is_stock  # as `is_stock_order` says
         self._batched = batched
         self._at_once = at_once
         self._place = place
         self._drawn = drawn
         self._generators = generators
-        self._is_stock = is_stock_order(index_sampler)
         self._indices: Indices | None = None
 
     def ask(self) -> None:
@@ -130,7 +138,8 @@ class Asking:
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
         taken: dict[str, bytes] = {}
-        with self._generators.watched(taken, only_users=self._is_stock):
+        has_none = self._is_stock and not self._generators.users
+        with nullcontext() if has_none else self._generators.watched(taken, only_users=self._is_stock):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
             taken.pop("torch", None)  # the seed holds the same in fewer bytes
@@ -187,9 +196,9 @@ def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
     return None
 
 
-def generators_of(index_sampler: Any) -> list[torch.Generator]:
-    """The user's generators from which a sampler, or a sampler inside it, draws."""
-    if is_stock_order(index_sampler):
+def generators_of(index_sampler: Any, is_stock: bool) -> list[torch.Generator]:
+    """The user's generators from which a sampler, or a sampler inside it, draws. `is_stock`: see `is_stock_order`."""
+    if is_stock:
         own = getattr(index_sampler.sampler, "generator", None)
         return [own] if isinstance(own, torch.Generator) else []
     found: dict[int, torch.Generator] = {}

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
-from feedline.datasets import Array, Empty, IntArray, Mixture, awaits, is_ordinary
+from feedline.datasets import Array, Empty, IntArray, Mixture, awaits, is_ordinary, reads_batches
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.reading.fetch import BatchReader
@@ -26,6 +26,8 @@ from feedline.torch.tensors import empty_tensor, is_plain
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches, if the dataset can give them."""
+    if not (type(dataset) in (TensorDataset, Subset) or isinstance(dataset, np.ndarray) or reads_batches(dataset)):
+        return None
     if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
         return None  # the user's registration decides, sample by sample
     if type(dataset) is TensorDataset and all(map(_can_gather, dataset.tensors)):
