@@ -140,7 +140,8 @@ class SamplePlace:
     find: Callable[[], tuple[int, Key]] | None = None
     """Returns the place and the key of the sample being read, while samples are read one after the other: most never
     ask, so the loop that reads them need not say so at each of them."""
-    _latest = -1
+    latest = -1
+    """The place that it returned last."""
     many: tuple[int, Callable[[int], Key]] | None = None
     """How many samples are being read at once, and a function from a sample's place to its key."""
 
@@ -148,16 +149,12 @@ class SamplePlace:
         """From now on `rng()` belongs to that sample."""
         self.sample, self.generators, self.find = key, None, None
 
-    def follow(self, find: Callable[[], tuple[int, Key]]) -> None:
-        """From now on `rng()` belongs to the sample that this function finds, to the end of the task."""
-        self.find, self._latest = find, -1
-
     def look(self) -> None:
         """Find out which sample is being read now."""
         if self.find is not None:
             place, key = self.find()
-            if place != self._latest:
-                self._latest, self.sample, self.generators = place, key, None
+            if place != self.latest:
+                self.latest, self.sample, self.generators = place, key, None
 
 
 class _Reading:
@@ -195,6 +192,13 @@ def enter_task(seed: int, epoch: int) -> None:
 def thread_place() -> SamplePlace:
     """This thread's place; valid until it enters or leaves a task."""
     return _thread.reading.place
+
+
+def follow_samples(find: Callable[[], tuple[int, Key]]) -> None:
+    """From now on `rng()` in this thread belongs to the sample that this function finds, to the end of the task."""
+    place = _thread.reading.place
+    place.find = find
+    place.latest = -1
 
 
 def enter_sample(*key: int) -> None:

@@ -35,7 +35,7 @@ from feedline.errors import add_note
 from feedline.messages.outcome import BadSample, error_line
 from feedline.messages.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import AsGiven, Task
-from feedline.randomness.rng import Key, enter_sample, reading_many, thread_place
+from feedline.randomness.rng import Key, enter_sample, follow_samples, reading_many, thread_place
 from feedline.reading.fetch_threads import ConcurrentReading, FetchThreads, Readers, Wanted
 
 
@@ -94,10 +94,10 @@ class Fetcher:
         is_written_down: bool = True,
     ) -> None:
         self.dataset = dataset
-        self._is_written_down = is_written_down
-        """Is it written into the row which sample is being read, and since when?"""
+        self._is_plain = readers is None and not is_written_down
+        """Are samples read one by one, without being written into the row?"""
         self.read_so_far: list[Any] | None = None
-        """If not, the samples of this batch that have been read: they say the same to another thread."""
+        """Then the samples of this batch that have been read: they say the same to another thread."""
         self._readers = readers
         self._awaits = readers is not None and awaits(dataset)
         self._row = unwatched() if row is None else row
@@ -127,7 +127,7 @@ class Fetcher:
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
-            return self.singly(task, indices)
+            return self._unwritten(task, indices) if self._is_plain else self._one_after_the_other(task, indices)
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -140,17 +140,15 @@ class Fetcher:
 
     def singly(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same without `__getitems__`."""
-        if self._readers is None and not self._is_written_down:
-            return self._unwritten(task, indices)
-        return self._one_after_the_other(task, indices)
+        return self._unwritten(task, indices) if self._is_plain else self._one_after_the_other(task, indices)
 
     def _one_after_the_other(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same as `one_by_one` for all samples. This is the loop in which small samples spend their time."""
         if self._readers is not None:
             return self._several(self._readers, task, enumerate(indices), None)
-        dataset, row, samples, here = self._single, self._row, [], thread_place()
+        dataset, row, samples = self._single, self._row, []
         position, index = -1, None
-        here.follow(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end
+        follow_samples(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end
         try:
             for position, index in enumerate(indices):
                 row[PLACE] = position
@@ -172,7 +170,7 @@ class Fetcher:
             now = place if reading is None else len(reading)
             return now, _key(task, indices[now] if now >= 0 else None, now)
 
-        thread_place().follow(find)
+        follow_samples(find)
         row[PLACE] = 0
         row[SINCE] = clock()
         try:
