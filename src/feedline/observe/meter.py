@@ -28,7 +28,7 @@ class Spent(NamedTuple):
 
     def minus(self, before: Spent) -> Spent:
         """The time spent since `before`."""
-        return Spent(*map(sub, self, before))
+        return Spent._make(map(sub, self, before))
 
 
 def spent_by(rows: Iterable[Row]) -> Spent:
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
     def plus(self, other: Sums) -> Sums:
         """The sums of both. Each new epoch of a loader needs it, so it is not done with `EpochStats`, which takes as
         long as a batch of one number."""
-        return Sums(*map(add, self, other))
+        return Sums._make(map(add, self, other))
 
     def flow(self, number: int = 0, num_workers: int = 0) -> EpochStats:
         """The same for the user."""
@@ -93,26 +93,23 @@ class Meter:
     (1, 32, 1e-06)
     """
 
+    # Defaults are class attributes, because each epoch has a meter.
+    blocked = 0
+    """Nanoseconds that the user waited for a worker. Without workers it stays 0: `spent` says how long it took."""
+    restarts = 0
+    """The number of workers that had to be replaced."""
+    starting = 0
+    """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
+    latest = given = queued = 0
+    step = 0
+    """The time from `given`, when a batch was last delivered, to `latest`, when the user last asked."""
+    _transferring = _worker_time = _workers_since = _batches = _samples = _queued = _first = _waiting = 0
+    _bytes = _bytes_each = 0.0
+
     def __init__(self, epoch: int, workers: int, spent: Spent) -> None:
-        self.blocked = 0
-        """Nanoseconds that the user waited for a worker. Without workers it stays 0: `spent` says how long it took."""
-        self.restarts = 0
-        """The number of workers that had to be replaced."""
-        self.starting = 0
-        """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
-        self._transferring = 0
         self._epoch = epoch
         self._workers = workers
-        self._worker_time = self._workers_since = 0
-        self._before = spent
-        self._spent = spent
-        self._batches = self._samples = 0
-        self._bytes = self._bytes_each = 0.0
-        self._queued = 0
-        self._first = self.latest = self.given = self.queued = 0
-        self._waiting = 0
-        self.step = 0
-        """The time from `given`, when a batch was last delivered, to `latest`, when the user last asked."""
+        self._before = self._spent = spent
 
     def asked(self, queued: int = 0) -> None:
         """The user asks for a batch; `queued` batches were ready."""

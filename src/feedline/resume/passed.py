@@ -63,11 +63,11 @@ class Passed:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
-        self.others = begin.ranks if begin.is_of_others(turns[:2]) and begin.shards > 1 else None
+        self.others = begin.ranks if begin.shards > 1 and begin.is_of_others(turns[:2]) else None
         """For a stream in several parts that continues another rank's state: how many ranks there were, and which."""
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
         """For a stream: do other ranks deliver some of its elements, or did they before?"""
-        self.total = max((record.get("total", 0) for record in begin.streams.values()), default=0)
+        self.total = max([0, *(record.get("total", 0) for record in begin.streams.values())]) if begin.streams else 0
         """For a stream: how many elements the last epoch had, if its states were given to another number of parts."""
         self._turns = turns
         self._step = turns.after(0)
