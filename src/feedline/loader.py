@@ -187,12 +187,13 @@ class DataLoader(CoreOptions, Generic[B]):
             raise
 
     def _needed(self, turns: Turns, share: Share, epoch: int) -> tuple[Options, Job]:
-        """What the loop needs, and what workers do: without workers the same in each epoch, as nobody has a seed."""
+        """What the loop needs, and what workers do: without workers the same in each epoch, as nobody has a seed or has
+        to be told how users' types are collated."""
         options = self.options
         if options.num_workers or options.stream:
             return picked(Options, vars(options)), _job(options, turns, share, epoch, self._dialect)
         known = self._session.asked_for
-        if known is None or known[0] is not options or known[2].registrations != registrations():
+        if known is None or known[0] is not options:
             known = options, picked(Options, vars(options)), _job(options, dialect=self._dialect)
             self._session.asked_for = known
         return known[1:]

@@ -254,7 +254,7 @@ class Body:
             made = [collate_fn(held[0])]  # it may make a batch of no samples
             if references(held[0]) == ALONE or made[0] is held[0]:
                 held.clear()  # else we would count as one who has `samples[0]`, or the list that is given back
-            return self._owned(made, empty), size, None
+            return (made[0] if self._own_process else self._own(made, empty, self._dataset)), size, None
         except Exception as error:
             _note_indices(error, names)
             raise
