@@ -38,7 +38,8 @@ class Dispatch:
         predict: Predict | None,
         places: StreamPlaces | None = None,
     ) -> None:
-        self.tasks, self.sampler_state = tasks, tasks.sampler_state
+        self.tasks = tasks
+        self.sampler_state = tasks.sampler_state
         self._take_task = tasks.take if isinstance(tasks, MapTasks) else tasks.__next__
         self._passed = passed
         self._crew = crew

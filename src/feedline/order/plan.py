@@ -215,7 +215,7 @@ class IterablePlan:
             each.by_hand = self._seed, place.epoch  # our sampler inside a foreign one, which keeps no place for it
         first = place.samples
         for seq, batch in enumerate(self._lists(source), place.batches):
-            yield Task(seq, place.epoch, self._seed, batch, first)
+            yield plain(seq, place.epoch, self._seed, batch, first)
             first += len(batch)
 
     def _lists(self, source: Iterator[Any]) -> Iterator[list[Any]]:

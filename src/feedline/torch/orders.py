@@ -52,7 +52,7 @@ class Indices(NamedTuple):
         (ranks, rank), first, epoch, unique = self.turns, place.samples, place.epoch, self.unique
         for seq, batch in enumerate(self.batches, place.batches):
             if ranks == 1:
-                yield plain(seq, epoch, seed, batch) if unique else Task(seq, epoch, seed, batch, first)
+                yield plain(seq, epoch, seed, batch, -1 if unique else first)
             else:
                 begin = first * ranks + rank
                 yield Task(seq, epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
