@@ -70,6 +70,15 @@ def _tree(values: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> A
     return _as_torch_does(values, empty, names)
 
 
+def convert(sample: Any) -> Any:
+    """torch's default_convert, which takes longer than all else to find out that it leaves a number as it is."""
+    return sample if type(sample) in _LEFT_AS_THEY_ARE else _default_convert(sample)
+
+
+_default_convert: Any = _stock.default_convert
+_LEFT_AS_THEY_ARE = frozenset((int, float, bool, str, bytes, torch.Tensor))
+
+
 def _numbers(values: Sequence[Any], kind: type) -> torch.Tensor:
     """NumPy reads numbers in a third of the time. Where it finds others than the first, torch decides."""
     if len(set(map(type, values))) == 1:
@@ -235,4 +244,6 @@ def own(held: list[Any], empty: Empty, keep: Any = None) -> Any:
     """The tree that the list holds, such that writing to its tensors and arrays changes nothing else."""
     if is_unshared_tree(held, 0, is_unshared):
         return held[0]
+    if type(held[0]) is torch.Tensor:  # as below, where everything is prepared for a tree
+        return own_tensor(held[0], empty)
     return own_copied(held[0], empty, keep, own_tensor, (torch.Tensor,))

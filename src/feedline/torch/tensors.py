@@ -109,7 +109,7 @@ def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
     if tensor.requires_grad:
         return tensor  # gradients must go where torch sends them
-    if isinstance(tensor, torch.nn.Parameter):
+    if (type(tensor) is not torch.Tensor or tensor.__dict__) and isinstance(tensor, torch.nn.Parameter):
         mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
     elif is_plain(tensor) and _is_dense(tensor) and not is_ordinary(empty, tensor.nbytes):
         mine = empty_tensor((tensor.numel(),), tensor.dtype, empty).as_strided(tensor.shape, tensor.stride())
