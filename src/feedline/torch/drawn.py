@@ -113,9 +113,10 @@ class TorchGenerators:
                 self._all[name].set(state)
 
     @contextmanager
-    def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
-        """Within the block: record in `into` the earlier states of the generators that are drawn from."""
-        before = self.states(self.users if only_users else self._all)
+    def watched(self, into: dict[str, bytes], names: Collection[str] | None = None) -> Iterator[None]:
+        """Within the block: record in `into` the earlier states of the generators that are drawn from, of all of them
+        or of those with these names."""
+        before = self.states(self._all if names is None else names)
         try:
             yield
         finally:

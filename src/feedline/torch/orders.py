@@ -8,7 +8,7 @@ Not its job: feedline's own samplers (order.plan).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -74,6 +74,8 @@ class Asking:
     ) -> None:
         self._index_sampler = index_sampler
         self._is_stock = is_stock  # as `is_stock_order` says
+        self._is_bare = not batched and _is_stock(index_sampler) and vars(index_sampler).keys() <= _OF_STOCK
+        """The same of a stock sampler without a batch sampler, whose seed is drawn by itself."""
         self._batched = batched
         self._at_once = at_once
         self._place = place
@@ -84,7 +86,7 @@ class Asking:
     def ask(self) -> None:
         """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken later."""
         drawn = self._drawn
-        if self._is_stock:  # it is told nothing, and draws nothing before its first index
+        if self._is_stock or self._is_bare:  # it is told nothing, and draws nothing before its first index
             found = self._ask()
             self._indices = found._replace(batches=self._taken(found.batches))
             return
@@ -138,8 +140,7 @@ class Asking:
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
         taken: dict[str, bytes] = {}
-        has_none = self._is_stock and not self._generators.users
-        with nullcontext() if has_none else self._generators.watched(taken, only_users=self._is_stock):
+        with self._watched(taken):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
             taken.pop("torch", None)  # the seed holds the same in fewer bytes
@@ -147,6 +148,12 @@ class Asking:
         drawn.left = {name: state for name, state in drawn.left.items() if name not in taken}
         yield from first
         yield from batches
+
+    def _watched(self, taken: dict[str, bytes]) -> AbstractContextManager[None]:
+        users = self._generators.users
+        if self._is_stock:  # its seed is noted when it is drawn
+            return self._generators.watched(taken, users) if users else nullcontext()
+        return self._generators.watched(taken, ("torch", *users) if self._is_bare else None)
 
     def _ask(self) -> Indices:
         index_sampler, place = self._index_sampler, self._place
