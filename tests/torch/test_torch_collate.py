@@ -310,8 +310,8 @@ def test_a_tensor_without_a_batch_is_not_the_datasets() -> None:
     rows = torch.zeros(4, 3)
     tagged = torch.zeros(2)
     tagged.tag = [1]  # type: ignore[attr-defined]
-    for given in (rows, [tagged, torch.nn.Parameter(torch.zeros(2))]):
-        for sample in ours.DataLoader(given, batch_size=None):  # type: ignore[arg-type]
+    for data in (rows, [tagged, torch.nn.Parameter(torch.zeros(2))]):
+        for sample in ours.DataLoader(data, batch_size=None):  # type: ignore[arg-type]
             if not sample.requires_grad:
                 sample += 1
     assert not rows.any()
