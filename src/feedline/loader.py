@@ -166,7 +166,7 @@ class DataLoader(CoreOptions, Generic[B]):
 
     def __iter__(self) -> BatchIterator[B]:
         """Begin an epoch. With persistent workers, an epoch that is still running on them is given up."""
-        if (hint := _hint(self.options)) is not None:
+        if (hint := _hint(self.options, self._plan)) is not None:
             self._session.tell_once(hint)
         return self._begin()[0]
 
@@ -182,14 +182,23 @@ class DataLoader(CoreOptions, Generic[B]):
             if (again := read_again(place, self.options.dataset)) is not None:
                 self._session.tell_once(again)
             length, predict = (lambda: len(self._plan)), (lambda: self._plan.predicted(passed.epoch + 1))
-            needed, job = (
-                picked(Options, vars(self.options)),
-                _job(self.options, turns, share, passed.epoch, self._dialect),
-            )
+            needed, job = self._needed(turns, share, passed.epoch)
             return self._session.begin(needed, tasks, passed, length, job, predict=predict), passed
         except BaseException:
             self._progress.take_back()
             raise
+
+    def _needed(self, turns: Turns, share: Share, epoch: int) -> tuple[Options, Job]:
+        """What the loop needs, and what workers do: without workers the same in each epoch, as nobody has a seed or has
+        to be told how users' types are collated."""
+        options = self.options
+        if options.num_workers or options.stream:
+            return picked(Options, vars(options)), _job(options, turns, share, epoch, self._dialect)
+        known = self._session.asked_for
+        if known is None or known[0] is not options:
+            known = options, picked(Options, vars(options)), _job(options, dialect=self._dialect)
+            self._session.asked_for = known
+        return known[1:]
 
     @property
     def epoch(self) -> int:
@@ -403,9 +412,11 @@ class DataLoader(CoreOptions, Generic[B]):
         self.close()
 
 
-def _hint(options: LoaderOptions) -> str | None:
+def _hint(options: LoaderOptions, plan: Plan) -> str | None:
     if options.stream:
         return None
+    if type(plan) is OrderPlan and options.batch_sampler is None:
+        return lone_sample(plan.sampler, options.batch_size, options.drop_last)
     chosen = options.batch_sampler
     if type(chosen) is BatchSampler:
         return lone_sample(chosen.sampler, chosen.batch_size, chosen.drop_last, of=" to the BatchSampler")

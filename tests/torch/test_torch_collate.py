@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import FORK, INLINE, THREADS, few
 from sameness import Trees, assert_same
-from torch.utils.data import _utils, default_collate
+from torch.utils.data import _utils, default_collate, default_convert
 
 import feedline
 import feedline.torch as ours
 from feedline.datasets import SMALL_LEAF
-from feedline.torch.collation import collate_into
+from feedline.torch.collation import collate_into, convert
 
 kinds = pytest.mark.parametrize("kind", [INLINE, THREADS, FORK], ids=["inline", "threads", "fork"])
 fn_map: dict[Any, Any] = _utils.collate.default_collate_fn_map
@@ -289,3 +289,30 @@ def test_numbers_go_to_the_default_device_as_torchs_do(first: Any) -> None:
     with torch.device("meta"):
         assert default_collate([first, first]).device == collate_into([first, first], np.empty, None).device
     assert collate_into([first, first], np.empty, None).device.type == "cpu"
+
+
+class Number(int):
+    """A class of the user's."""
+
+
+LONE = [1, 2.5, True, "a", b"b", None, 1j, Number(3), np.float32(2), np.arange(3), torch.arange(3), [1, np.arange(2)]]
+LONE += [(1, "a"), {"a": np.arange(2)}, torch.nn.Parameter(torch.zeros(2))]
+
+
+@pytest.mark.parametrize("sample", LONE, ids=repr)
+def test_a_sample_without_a_batch_is_converted_as_torch_does(sample: Any) -> None:
+    mine, torchs_own = convert(sample), default_convert(sample)  # type: ignore[no-untyped-call]
+    assert_same(mine, torchs_own)
+    assert (mine is sample) == (torchs_own is sample)
+
+
+def test_a_tensor_without_a_batch_is_not_the_datasets() -> None:
+    rows = torch.zeros(4, 3)
+    tagged = torch.zeros(2)
+    tagged.tag = [1]  # type: ignore[attr-defined]
+    for data in (rows, [tagged, torch.nn.Parameter(torch.zeros(2))]):
+        for sample in ours.DataLoader(data, batch_size=None):  # type: ignore[arg-type]
+            if not sample.requires_grad:
+                sample += 1
+    assert not rows.any()
+    assert not tagged.any()

@@ -335,6 +335,23 @@ def test_a_distributed_sampler_need_not_be_told_the_epoch_again() -> None:
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in iterator]
 
 
+@pytest.mark.parametrize("given", ["shuffle", "generator", "in order", "drawn with replacement"])
+def test_without_batches_torchs_samplers_are_resumed_too(given: str) -> None:
+    def make() -> dict[str, Any]:
+        replacing = {"sampler": torchs.RandomSampler(range(20), replacement=True)}
+        order = {"in order": {"shuffle": False}, "drawn with replacement": replacing}.get(given, {"shuffle": True})
+        generator = torch.Generator().manual_seed(3) if given == "generator" else None
+        return {**order, "generator": generator, "batch_size": None}
+
+    seed_all(6)
+    whole, _ = part(20, make(), INLINE, None, 45)
+    for taken in (0, 4, 20):
+        seed_all(6)
+        first, saved = part(20, make(), INLINE, None, taken)
+        rest, _ = part(20, make(), INLINE, saved, 45 - taken)
+        assert first + rest == whole
+
+
 def test_feedlines_samplers_are_resumed_too_and_follow_the_loaders_epoch() -> None:
     for make in (
         lambda: {"sampler": feedline.RandomSampler(20), "batch_size": 3},

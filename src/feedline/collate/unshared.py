@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -58,15 +58,22 @@ def is_unshared(held: Any, key: Any, is_unshared_leaf: IsUnshared | None = None,
         return _owns_its_memory(held[key])
     if kind is tuple or kind is list:
         inner = held[key]
-        return IMMUTABLE.issuperset(map(type, inner)) or all(
-            is_unshared(inner, place, is_unshared_leaf, deepest - 1) for place in range(len(inner))
-        )
+        if IMMUTABLE.issuperset(map(type, inner)):
+            return True
+        return _are_unshared(inner, range(len(inner)), is_unshared_leaf, deepest - 1)
     if kind is dict:
         inner = held[key]
-        return all(
-            type(name) in IMMUTABLE and is_unshared(inner, name, is_unshared_leaf, deepest - 1) for name in inner
-        )
+        if not IMMUTABLE.issuperset(map(type, inner)):
+            return False
+        return _are_unshared(inner, inner, is_unshared_leaf, deepest - 1)
     return is_unshared_leaf is not None and is_unshared_leaf(held[key])
+
+
+def _are_unshared(inner: Any, keys: Iterable[Any], is_unshared_leaf: IsUnshared | None, deepest: int) -> bool:
+    for key in keys:  # noqa: SIM110  # a generator would take as long again
+        if not is_unshared(inner, key, is_unshared_leaf, deepest):
+            return False
+    return True
 
 
 def _owns_its_memory(array: Any) -> bool:

@@ -123,7 +123,7 @@ def awaits(dataset: object, depth: int = 8) -> bool:
     >>> awaits(Subset(Remote(), [0])), awaits(Subset([1, 2], [0]))
     (True, False)
     """
-    one, many = (getattr(type(dataset), name, None) for name in ("__getitem__", "__getitems__"))
+    one, many = getattr(type(dataset), "__getitem__", None), getattr(type(dataset), "__getitems__", None)
     if _is_coroutine_function(one) or _is_coroutine_function(many):
         return True
     if not depth or str(getattr(one, "__module__", "")).partition(".")[0] not in ("feedline", "torch"):

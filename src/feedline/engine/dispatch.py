@@ -19,7 +19,7 @@ from feedline.engine.streams import StreamEnds, StreamPlaces
 from feedline.engine.worker_set import WorkerSet
 from feedline.errors import add_note
 from feedline.messages.task import Task
-from feedline.order.plan import Tasks
+from feedline.order.plan import MapTasks, Tasks
 from feedline.resume.passed import Passed
 from feedline.supervise.watch import Death
 
@@ -39,6 +39,8 @@ class Dispatch:
         places: StreamPlaces | None = None,
     ) -> None:
         self.tasks = tasks
+        self.sampler_state = tasks.sampler_state
+        self._take_task = tasks.take if isinstance(tasks, MapTasks) else tasks.__next__
         self._passed = passed
         self._crew = crew
         self._ledger, self._splitting = crew.ledger, crew.splitting
@@ -111,7 +113,7 @@ class Dispatch:
         """The next task that was not delivered before the place where this epoch began; None if there are no more."""
         while self._more:
             try:
-                task = next(self.tasks)
+                task = self._take_task()
             except StopIteration:
                 self._more = False
             except Exception as error:  # raised after the batches before it

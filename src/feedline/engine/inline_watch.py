@@ -40,7 +40,7 @@ class InlineWatch:
         self._timeout = timeout
         self._describe = describe
         self._warn = warn
-        self._interrupt = Interrupt()
+        self._interrupt: Interrupt | None = None
         self._patience: Patience | None = None
         self._of = 0
         """When the batch began that `_patience` belongs to."""
@@ -49,7 +49,8 @@ class InlineWatch:
 
     def make(self, task: Task) -> Outcome:
         """Have a batch made within `timeout`. Only called if there is a timeout."""
-        interrupt, outcome = self._interrupt, None
+        interrupt, outcome = self._interrupt or Interrupt(), None
+        self._interrupt = interrupt
         try:
             try:
                 interrupt.open()
@@ -94,7 +95,7 @@ class InlineWatch:
                 f"no batch came within timeout={self._timeout:g} s: {report}\n{telling.TIMEOUT_HERE}"
             )
             patience.limit_again(now + AGAIN_SECONDS)
-            if self._interrupt.send() and tries_again:
+            if self._interrupt is not None and self._interrupt.send() and tries_again:
                 patience.limit_again(now + (now - patience.began))
                 self._say(f"timeout={self._timeout:g} s is over: {report}\n{telling.NOT_INTERRUPTED}", entry, frame)
 

@@ -62,6 +62,9 @@ class State(Enum):
     )
 
 
+RUNNING = State.RUNNING
+
+
 class BatchIterator(Iterator[B]):
     """Iterates over the batches of one epoch."""
 
@@ -100,7 +103,7 @@ class BatchIterator(Iterator[B]):
         following = session.next_epoch, predict
         self._dispatch = Dispatch(tasks, passed, crew, self._recovery, self._ends, *following, self._places)
         self._inside: Inside = {}
-        self._state = State.RUNNING
+        self._state = RUNNING
         self._error = ""  # what ended the epoch; raised once, so that a loop that catches all errors ends
         self._passes_over = error_policy.on_error != "raise"
         self._says_more = self._passes_over or self._ends is not None
@@ -126,13 +129,14 @@ class BatchIterator(Iterator[B]):
         try:
             if self._inside.setdefault(0, mine) is not mine:
                 enter(self._inside, mine, self)
-            if self._state is not State.RUNNING:
+            if self._state is not RUNNING:
                 self._refuse()
-            self._meter.asked(self._ledger.back)
+            meter = self._meter
+            meter.asked(self._ledger.back)
             try:
                 outcome = self._next_outcome() if self._works_ahead else self._make_next()
             except BaseException as error:  # Ctrl-C, a timeout, no memory: the state is unknown, so drop it
-                was_running = self._state is State.RUNNING
+                was_running = self._state is RUNNING
                 self._abandon(error)
                 if was_running or isinstance(error, WorkerError) or not isinstance(error, Exception):
                     raise
@@ -142,13 +146,14 @@ class BatchIterator(Iterator[B]):
                 self._finish()
                 raise StopIteration
             if outcome.failure is not None:
-                self._meter.gave_none()
+                meter.gave_none()
                 raise outcome.failure.exception()
-            self._meter.gave(outcome.size, outcome.batch)
-            self.samples_given = outcome.size if self._batched else None
+            size, batch = outcome.size, outcome.batch
+            meter.gave(size, batch)
+            self.samples_given = size if self._batched else None
             if self._is_followed:
                 self._follow(outcome)
-            return outcome.batch  # type: ignore[no-any-return]
+            return batch  # type: ignore[no-any-return]
         finally:
             if self._inside.get(0) is mine:
                 self._inside.clear()
@@ -163,7 +168,7 @@ class BatchIterator(Iterator[B]):
                     self._receive()
                 # Another thread may have closed the loader and emptied the ledger: that is not the end of the epoch.
                 # Or it has begun another epoch on the same workers, whose batches are not for this loop.
-                if self._state is not State.RUNNING:
+                if self._state is not RUNNING:
                     raise WorkerError(CLOSED_MEANWHILE)
                 if not ledger.queue:
                     return None
@@ -182,9 +187,9 @@ class BatchIterator(Iterator[B]):
         """The same without workers: nothing is out, so a batch needs no entry in the ledger."""
         dispatch = self._dispatch
         while (task := dispatch.next_task()) is not None:
-            sampler_state = dispatch.tasks.sampler_state()
+            sampler_state = dispatch.sampler_state()
             outcome = self._make(task)
-            if self._state is not State.RUNNING:
+            if self._state is not RUNNING:
                 raise WorkerError(CLOSED_MEANWHILE)
             if self._ends is not None:
                 self._ends.note(outcome, dispatch.tasks)
@@ -193,7 +198,7 @@ class BatchIterator(Iterator[B]):
                 self._note(outcome)
             if outcome.size > 0 or outcome.failure is not None:
                 return outcome
-        if self._state is not State.RUNNING:
+        if self._state is not RUNNING:
             raise WorkerError(CLOSED_MEANWHILE)
         return None
 
@@ -243,7 +248,7 @@ class BatchIterator(Iterator[B]):
 
     def is_ready(self) -> bool:
         """Would `next()` give a batch without waiting for a worker? The end of the epoch does not count."""
-        if self._state is not State.RUNNING or not self._works_ahead:
+        if self._state is not RUNNING or not self._works_ahead:
             return False
         with self._abandoned_by_errors():
             self.fill()
@@ -262,7 +267,7 @@ class BatchIterator(Iterator[B]):
     def let_go(self) -> None:
         """The user has asked for the batch that was taken early (`hold`)."""
         self._dispatch.held = 0
-        if self._state is State.RUNNING:
+        if self._state is RUNNING:
             with self._abandoned_by_errors():
                 self.fill()
 
@@ -286,7 +291,7 @@ class BatchIterator(Iterator[B]):
 
     def flow(self) -> EpochStats:
         """Statistics of this epoch so far."""
-        if self._state is State.RUNNING:
+        if self._state is RUNNING:
             self._meter.take(self._crew.spent())
         return self._meter.flow()
 
@@ -304,14 +309,14 @@ class BatchIterator(Iterator[B]):
 
     def give_up(self) -> bool:
         """A newer iteration takes over the persistent workers. Is another thread still using them in this one?"""
-        if self._state is State.RUNNING:
+        if self._state is RUNNING:
             self._state = State.GIVEN_UP  # first, so that a thread that calls next() now gets an error
             by_hand(self._end)
             self._take_leave()
         return is_used_elsewhere(self, __name__)
 
     def _leave(self, state: State) -> None:
-        if self._state is not State.RUNNING:
+        if self._state is not RUNNING:
             return
         self._crew.leave()
         self._state = state

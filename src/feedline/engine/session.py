@@ -91,6 +91,8 @@ class Session:
         self._marks = False  # do the persistent workers mark what they do, for a recording?
         self._ranks: Any = None  # which part of a stream the persistent workers were told to read, of how many ranks
         self._may_work_ahead = False
+        self.asked_for: tuple[Any, Options, Job] | None = None
+        """What the loader's options ask for, if that is the same in each epoch; the first says which options."""
         self._latest: Callable[[], BatchIterator[Any] | None] = lambda: None
         self._iterators: weakref.WeakSet[BatchIterator[Any]] = weakref.WeakSet()
 

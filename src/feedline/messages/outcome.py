@@ -206,6 +206,18 @@ class Outcome(NamedTuple):
         return 0 if self.notice is None or self.notice.tally is None else self.notice.tally.dropped
 
 
+def made(seq: int, batch: Any, size: int) -> Outcome:
+    """The same as `Outcome(seq, batch, size)`, in half the time: one is made for each batch.
+
+    >>> made(3, "a batch", 1) == Outcome(3, "a batch", 1)
+    True
+    """
+    return _new(Outcome, (seq, batch, size) + _NOTHING_ELSE)  # noqa: RUF005  # * takes three times as long
+
+
+_new, _NOTHING_ELSE = tuple.__new__, tuple(Outcome(0))[3:]
+
+
 def with_marks(outcome: Outcome, marks: Marks) -> Outcome:
     """The outcome, with the marks of when it was made."""
     return outcome._replace(notice=(outcome.notice or Notice())._replace(marks=(marks,)))

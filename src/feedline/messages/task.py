@@ -76,3 +76,15 @@ class Task(NamedTuple):
     def lanes(self) -> int:
         """How many of the stream's parts this rank reads."""
         return self.shards // gcd(self.stride, self.shards)
+
+
+def plain(seq: int, epoch: int, seed: int, indices: IntArray | Sequence[Any] | None, first: int = -1) -> Task:
+    """The same as `Task(seq, epoch, seed, indices, first)`, in half the time: one is made for each batch.
+
+    >>> plain(3, 0, 1, [5]) == Task(3, 0, 1, [5]), plain(3, 0, 1, [5], 7) == Task(3, 0, 1, [5], 7)
+    (True, True)
+    """
+    return _new(Task, (seq, epoch, seed, indices, first) + _USUAL)  # noqa: RUF005  # * takes three times as long
+
+
+_new, _USUAL = tuple.__new__, tuple(Task(0, 0, 0, None))[5:]

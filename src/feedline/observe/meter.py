@@ -29,7 +29,7 @@ class Spent(NamedTuple):
 
     def minus(self, before: Spent) -> Spent:
         """The time spent since `before`."""
-        return Spent(*map(sub, self, before))
+        return Spent._make(map(sub, self, before))
 
 
 def spent_by(rows: Iterable[Row]) -> Spent:
@@ -69,7 +69,7 @@ class Sums(NamedTuple):
     def plus(self, other: Sums) -> Sums:
         """The sums of both. Each new epoch of a loader needs it, so it is not done with `EpochStats`, which takes as
         long as a batch of one number."""
-        return Sums(*map(add, self, other))
+        return Sums._make(map(add, self, other))
 
     def _basis(self) -> str:
         """The weakest of all the epochs."""
@@ -115,37 +115,36 @@ class Meter:
     (1, 32, 1e-06)
     """
 
+    # Defaults are class attributes, because each epoch has a meter.
+    blocked = 0
+    """Nanoseconds that the user waited for a worker. Without workers it stays 0: `spent` says how long it took."""
+    restarts = 0
+    """The number of workers that had to be replaced."""
+    starting = 0
+    """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
+    latest = given = queued = 0
+    step = 0
+    """The time from `given`, when a batch was last delivered, to `latest`, when the user last asked."""
+    steps: Steps | None = None
+    """What `loader.step()` has measured, if it is used…"""
+    device: DeviceTimes | None = None
+    """…and what a device's events say, if there is one."""
+    _transferring = _away = _waited = 0
+    _worker_time = _workers_since = _batches = _samples = _queued = _first = _waiting = 0
+    _bytes = _bytes_each = 0.0
+
     def __init__(self, epoch: int, workers: int, spent: Spent) -> None:
-        self.blocked = 0
-        """Nanoseconds that the user waited for a worker. Without workers it stays 0: `spent` says how long it took."""
-        self.restarts = 0
-        """The number of workers that had to be replaced."""
-        self.starting = 0
-        """Nanoseconds that starting workers took: the user waits for that, too, in `iter()`."""
-        self.steps: Steps | None = None
-        """What `loader.step()` has measured, if it is used…"""
-        self.device: DeviceTimes | None = None
-        """…and what a device's events say, if there is one."""
-        self._transferring = self._away = self._waited = 0
         self._epoch = epoch
         self._workers = workers
-        self._worker_time = self._workers_since = 0
-        self._before = spent
-        self._spent = spent
-        self._batches = self._samples = 0
-        self._bytes = self._bytes_each = 0.0
-        self._queued = 0
-        self._first = self.latest = self.given = self.queued = 0
-        self._waiting = 0
-        self.step = 0
-        """The time from `given`, when a batch was last delivered, to `latest`, when the user last asked."""
+        self._before = self._spent = spent
 
     def asked(self, queued: int = 0) -> None:
         """The user asks for a batch; `queued` batches were ready."""
-        self.latest = clock()
-        self.step = self.latest - self.given
+        latest = self.latest = clock()
+        self.step = latest - self.given
         self.queued = queued
-        self._queued += queued
+        if queued:
+            self._queued += queued
         if not self._first:
             self.latest -= self.starting
             self.blocked += self.starting
@@ -153,13 +152,13 @@ class Meter:
 
     def gave(self, size: int, batch: Any) -> None:
         """The user has got the batch."""
-        self._batches += 1
+        batches = self._batches = self._batches + 1
         self._samples += size
-        if self._batches <= 2 or not self._batches % WEIGHED:
+        if batches <= 2 or not batches % WEIGHED:
             self._bytes_each = weight(batch) / size
         self._bytes += size * self._bytes_each  # a counter must not decrease: its reader would see a restart
-        self.given = clock()
-        self._waiting += self.given - self.latest
+        given = self.given = clock()
+        self._waiting += given - self.latest
 
     def moved(self, nanoseconds: int) -> None:
         """The user waited until a finished batch was moved to where it is needed."""

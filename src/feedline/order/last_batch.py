@@ -26,7 +26,7 @@ def lone_sample(sampler: Any, batch_size: int | None, drop_last: bool, of: str =
     the last batch of each epoch has a single sample (1,001 in batches of 100):
     >>> lone_sample(SequentialSampler(1001), 100, drop_last=False)
     """
-    if drop_last or batch_size is None or not _shuffles(sampler):
+    if drop_last or batch_size is None or batch_size == 1 or not _shuffles(sampler):
         return None
     try:
         length = len(sampler)

@@ -83,7 +83,8 @@ class Again(Iterator[Any]):
             load(keeper, state.state)
 
     def __next__(self) -> Any:
-        self.open()
+        if self._source is None:
+            self.open()
         if self._ended or self._source is None:
             raise StopIteration
         if self._past:

@@ -32,6 +32,7 @@ from feedline.randomness.twister import (
     found_in_python,
     found_in_torch,
     found_stored_normal,
+    python_state_of,
     seed_python,
 )
 
@@ -81,7 +82,7 @@ class PythonGenerator:
         if _is_of(_PYTHON, random.getstate, "python"):
             seed_python(_PYTHON, _memory, words)
         elif is_redirected(random.getstate):  # this thread's own
-            random.setstate((3, (*words.python.tolist(), WORDS), None))
+            random.setstate(python_state_of(words))
         else:  # somebody has put another generator behind the module's functions
             random.seed(value)
 
@@ -228,6 +229,9 @@ class TorchGenerator:
     def put_back(self, generator: Any, state: Any) -> None:
         """Give it that state, which nobody changes from now on."""
         generator.set_state(state)
+        owner, latest, _ = self._put
+        if latest is state and owner is generator:
+            return  # its memory holds the same as when the state was put there before
         found, memory = self._found
         if found is not generator:
             torch = loaded_torch.module()
@@ -307,21 +311,22 @@ def borrow_all(value: int, saved: list[Any]) -> bool:
     if switch.holders or random.getstate is not _usual[0] or np.random.get_state is not _usual[1]:
         return False
     generator, (known, memory) = _present(), _known
-    torchs, (state, seed, places) = loaded_torch.default_generator(), _torchs.made or _NOT_MADE
     if known is not generator or memory is None or _memory is None or _normal is None:
         return False
+    torchs, (state, seed, places) = loaded_torch.default_generator(), _torchs.made or _NOT_MADE
     if torchs is not None and state is None:
         return False
-    block, python, words = _memory
-    words_seeded = words_of_main_thread
-    gauss_next, torch_state = _PYTHON.gauss_next, None if torchs is None else _torchs.state_of(torchs)
-    numpys = generator, memory, memory.tobytes(), _normal.tobytes()
-    saved += ALL, (python.tobytes(), gauss_next, *numpys, torchs, torch_state)
-    words[...] = words_seeded.python
-    block[0], _PYTHON.gauss_next = WORDS, None
-    memory[:], _normal[:] = words_seeded.block, NONE_STORED
+    torch_state = None if torchs is None else _torchs.state_of(torchs)
+    words, python = words_of_main_thread, _PYTHON
+    states = _memory.bytes.tobytes(), python.gauss_next, generator, memory, memory.tobytes(), _normal.tobytes()
+    saved += ALL, (*states, torchs, torch_state)
+    _memory.numbers[...] = words.python
+    python.gauss_next = None
+    memory[:] = words.block
+    _normal[:] = NONE_STORED
     if torchs is not None:
-        seed[0], places[...] = value & 0x7FFFFFFFFFFFFFFF, words_seeded.numpy
+        seed[0] = value & 0x7FFFFFFFFFFFFFFF
+        places[...] = words.numpy
         torchs.set_state(state)
     return True
 
@@ -333,10 +338,10 @@ def restore_all(states: tuple[Any, ...]) -> None:
     """Restore what `borrow_all` has saved."""
     assert _memory is not None
     assert _normal is not None
-    python, _PYTHON.gauss_next, generator, memory, words, normal, torchs, torch_state = states
-    _memory.bytes[:] = python
+    _memory.bytes[:], _PYTHON.gauss_next, generator, memory, words, normal, torchs, torch_state = states
     if _present() is not generator:
         mtrand.set_bit_generator(generator)
-    memory[:], _normal[:] = words, normal
+    memory[:] = words
+    _normal[:] = normal
     if torchs is not None:
         _torchs.put_back(torchs, torch_state)

@@ -51,11 +51,16 @@ def spread(words: npt.NDArray[np.uint64]) -> None:
     >>> [hex(word) for word in words.tolist()]
     ['0x5692161d100b05e5', '0xdbd238973a2b148a']
     """
-    words ^= words >> np.uint64(30)
-    words *= np.uint64(0xBF58476D1CE4E5B9)
-    words ^= words >> np.uint64(27)
-    words *= np.uint64(0x94D049BB133111EB)
-    words ^= words >> np.uint64(31)
+    words ^= words >> _SPREAD_SHIFTS[0]
+    words *= _SPREAD_FACTORS[0]
+    words ^= words >> _SPREAD_SHIFTS[1]
+    words *= _SPREAD_FACTORS[1]
+    words ^= words >> _SPREAD_SHIFTS[2]
+
+
+# NumPy is quickest with one number if that is an array without axes.
+_SPREAD_SHIFTS = [np.array(by, np.uint64) for by in (30, 27, 31)]
+_SPREAD_FACTORS = [np.array(factor, np.uint64) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]
 
 
 def task_seed(seed: int, epoch: int, seq: int) -> int:
@@ -72,9 +77,9 @@ def task_seed(seed: int, epoch: int, seq: int) -> int:
     return _seeds(seed, epoch, seq // TOGETHER)[seq % TOGETHER]
 
 
-ONE_BY_ONE, TOGETHER = 32, 256
-"""After an epoch's first tasks seeds are computed for so many tasks at once, which takes as long as for 19 tasks one by
-one: a seed costs 11,000 instructions by itself, of the 134,000 of a batch of one text without workers."""
+ONE_BY_ONE, TOGETHER = 8, 64
+"""After an epoch's first tasks seeds are computed for so many tasks at once, which takes as long as for 9 tasks one by
+one, each of which takes 12,000 instructions; a batch of one text without workers takes 60,000 besides."""
 
 
 def _one_seed(seed: int, epoch: int, seq: int) -> int:
@@ -90,55 +95,66 @@ def _seeds(seed: int, epoch: int, block: int) -> list[int]:
     """The seeds of that block of tasks: what `_one_seed` says for each of them."""
     low_key, epoch_key = _keys(seed, epoch)
     first = block * TOGETHER
-    lows = _NUMBERS + np.uint64(epoch * 0x9E3779B1 + first & 0xFFFFFFFF) ^ np.uint64(low_key)
-    lows = (lows & _LOW) * np.uint64(0x85EBCA6B) & _LOW
-    lows = (lows ^ lows >> np.uint64(13)) * np.uint64(0xC2B2AE35) & _LOW
-    highs = (_NUMBERS + np.uint64(first & _MASK) ^ np.uint64(epoch_key)) + np.uint64(0x9E3779B97F4A7C15)
+    lows = _NUMBERS.astype(np.uint32)
+    lows += np.array(epoch * 0x9E3779B1 + first & 0xFFFFFFFF, np.uint32)
+    lows ^= np.array(low_key, np.uint32)
+    lows *= _LOW_FACTORS[0]
+    lows ^= lows >> _SHIFTS[0]
+    lows *= _LOW_FACTORS[1]
+    lows ^= lows >> _SHIFTS[1]
+    highs = _NUMBERS + np.array(first & _MASK, np.uint64)
+    highs ^= np.array(epoch_key, np.uint64)
+    highs += _STEP
     spread(highs)
-    found: list[int] = (highs & ~_LOW | lows ^ lows >> np.uint64(16)).tolist()
+    highs &= _HIGH_HALF
+    highs |= lows
+    found: list[int] = highs.tolist()
     return found
 
 
-_NUMBERS, _LOW = np.arange(TOGETHER, dtype=np.uint64), np.uint64(0xFFFFFFFF)
+_NUMBERS, _STEP = np.arange(TOGETHER, dtype=np.uint64), np.array(0x9E3779B97F4A7C15, np.uint64)
+_HIGH_HALF, _SHIFTS = np.array(0xFFFFFFFF << 32, np.uint64), [np.array(by, np.uint32) for by in (13, 16)]
+_LOW_FACTORS = [np.array(factor, np.uint32) for factor in (0x85EBCA6B, 0xC2B2AE35)]
 
 
 @lru_cache(64)
 def _keys(seed: int, epoch: int) -> tuple[int, int]:
     """Keys that are the same for all tasks of an epoch: half of `mix(seed, 0x5EED)`, and `mix(seed, epoch)`."""
+    mixed, low_key = _keys_of_seed(seed)
+    return low_key, _with(mixed, epoch)
+
+
+@lru_cache(16)
+def _keys_of_seed(seed: int) -> tuple[int, int]:
     mixed = mix(seed)
-    return _with(mixed, 0x5EED) & 0xFFFFFFFF, _with(mixed, epoch)
+    return mixed, _with(mixed, 0x5EED) & 0xFFFFFFFF
 
 
 class SamplePlace:
     """Which sample is being read. Its generator is made only if the dataset asks for it."""
 
-    __slots__ = ("_latest", "find", "generators", "many", "sample", "task")
-
-    def __init__(self, task: Key | None = None, sample: Key = ()) -> None:
-        self.task = task
-        self.sample = sample
-        self.generators: dict[Key, np.random.Generator] | None = None
-        self.find: Callable[[], tuple[int, Key]] | None = None
-        """Returns the place and the key of the sample being read, while samples are read one after the other: most
-        never ask, so the loop that reads them need not say so at each of them."""
-        self._latest = -1
-        self.many: tuple[int, Callable[[int], Key]] | None = None
-        """How many samples are being read at once, and a function from a sample's place to its key."""
+    # Defaults are class attributes, because there is a new place for each batch.
+    task: Key | None = None
+    sample: Key = ()
+    generators: dict[Key, np.random.Generator] | None = None
+    find: Callable[[], tuple[int, Key]] | None = None
+    """Returns the place and the key of the sample being read, while samples are read one after the other: most never
+    ask, so the loop that reads them need not say so at each of them."""
+    latest = -1
+    """The place that it returned last."""
+    many: tuple[int, Callable[[int], Key]] | None = None
+    """How many samples are being read at once, and a function from a sample's place to its key."""
 
     def enter(self, key: Key) -> None:
         """From now on `rng()` belongs to that sample."""
         self.sample, self.generators, self.find = key, None, None
 
-    def follow(self, find: Callable[[], tuple[int, Key]]) -> None:
-        """From now on `rng()` belongs to the sample that this function finds, to the end of the task."""
-        self.find, self._latest = find, -1
-
     def look(self) -> None:
         """Find out which sample is being read now."""
         if self.find is not None:
             place, key = self.find()
-            if place != self._latest:
-                self._latest, self.sample, self.generators = place, key, None
+            if place != self.latest:
+                self.latest, self.sample, self.generators = place, key, None
 
 
 class _Reading:
@@ -169,12 +185,20 @@ def enter_task(seed: int, epoch: int) -> None:
     reading.outer.append((reading.place, coroutine))
     if coroutine is not None:  # a coroutine that loads from another loader and waits
         _coroutine.set(None)
-    reading.place = SamplePlace((seed, epoch))
+    place = reading.place = SamplePlace()
+    place.task = seed, epoch
 
 
 def thread_place() -> SamplePlace:
     """This thread's place; valid until it enters or leaves a task."""
     return _thread.reading.place
+
+
+def follow_samples(find: Callable[[], tuple[int, Key]]) -> None:
+    """From now on `rng()` in this thread belongs to the sample that this function finds, to the end of the task."""
+    place = _thread.reading.place
+    place.find = find
+    place.latest = -1
 
 
 def enter_sample(*key: int) -> None:
@@ -214,15 +238,21 @@ def leave_task() -> None:
 
 def enter_in_coroutine(task: Key, sample: Key) -> None:
     """From now on `rng()` in this coroutine, and in tasks it starts, belongs to that sample."""
-    _coroutine.set(SamplePlace(task, sample))
+    _coroutine.set(_place_at(task, sample))
 
 
 def place_of_thread() -> SamplePlace:
     """A copy of this thread's place, for a coroutine that continues from there."""
     now = _thread.reading.place
     now.look()
-    place = SamplePlace(now.task, now.sample)
+    place = _place_at(now.task, now.sample)
     place.many = now.many
+    return place
+
+
+def _place_at(task: Key | None, sample: Key) -> SamplePlace:
+    place = SamplePlace()
+    place.task, place.sample = task, sample
     return place
 
 

@@ -41,27 +41,25 @@ class Words:
         self._source = np.random.MT19937(0)
         found = found_in_numpy(self._source)
         # Without a view each seed has its words copied out of NumPy, which takes longer.
-        self.numpy = np.empty(WORDS, np.uint32) if found is None else np.frombuffer(found, np.uint32)[:WORDS]
-        self.python = self.numpy[::-1]
         self.block = memoryview(bytearray(4 * (WORDS + 1))) if found is None else found
         """NumPy's words and position, as they lie in its memory."""
+        self.numpy: _U32Array = np.frombuffer(self.block, np.uint32)[:WORDS]
+        self.python: _U32Array = np.frombuffer(self.block, np.uint32)[::-1]
+        """Position and words, as they lie in Python's memory."""
 
         self.seed: Callable[[int], object] = self._source._legacy_seeding if found is not None else self._copied_out
         """Have the words of this 32-bit seed from now on."""
 
     def _copied_out(self, value: int) -> None:
         self._source._legacy_seeding(value)
-        self.numpy[...] = self._source.state["state"]["key"]
-        self.block[:] = np.append(self.numpy, np.uint32(WORDS)).tobytes()
+        self.block[:] = np.append(self._source.state["state"]["key"], np.uint32(WORDS)).astype(np.uint32).tobytes()
 
 
 class PythonMemory(NamedTuple):
-    """Where a generator of Python's keeps its state."""
+    """Where a generator of Python's keeps its position, and after it its words."""
 
-    block: Any
-    """Position and words; the position comes first."""
     bytes: memoryview
-    words: _U32Array
+    numbers: _U32Array
 
 
 def found_in_python(generator: random.Random) -> PythonMemory | None:
@@ -76,7 +74,7 @@ def found_in_python(generator: random.Random) -> PythonMemory | None:
     if [*block[1:], block[0]] != list(state):
         return None
     memory = memoryview(block).cast("B")
-    return PythonMemory(block, memory, np.frombuffer(memory, np.uint32)[1:])
+    return PythonMemory(memory, np.frombuffer(memory, np.uint32))
 
 
 def found_in_numpy(generator: Any) -> memoryview | None:
@@ -152,8 +150,13 @@ _STORED, _NORMAL = 0.7071067811865476, struct.calcsize("=iid")
 def seed_python(generator: random.Random, memory: PythonMemory | None, words: Words) -> None:
     """Have Python's generator begin with these words."""
     if memory is None:
-        generator.setstate((3, (*words.python.tolist(), WORDS), None))
+        generator.setstate(python_state_of(words))
     else:
-        memory.words[...] = words.python
-        memory.block[0] = WORDS
+        memory.numbers[...] = words.python
         generator.gauss_next = None  # type: ignore[attr-defined]
+
+
+def python_state_of(words: Words) -> Any:
+    """For `setstate` of Python's generators."""
+    position, *places = words.python.tolist()
+    return 3, (*places, position), None

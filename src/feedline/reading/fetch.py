@@ -35,7 +35,7 @@ from feedline.errors import add_note
 from feedline.messages.outcome import BadSample, error_line
 from feedline.messages.progress import AT_ONCE, PLACE, SINCE, Row, clock, unwatched
 from feedline.messages.task import AsGiven, Task
-from feedline.randomness.rng import Key, enter_sample, reading_many, thread_place
+from feedline.randomness.rng import Key, enter_sample, follow_samples, reading_many, thread_place
 from feedline.reading.fetch_threads import ConcurrentReading, FetchThreads, Readers, Wanted
 
 
@@ -94,14 +94,16 @@ class Fetcher:
         is_written_down: bool = True,
     ) -> None:
         self.dataset = dataset
-        self._is_written_down = is_written_down
-        """Is it written into the row which sample is being read, and since when?"""
+        self._is_plain = readers is None and not is_written_down
+        """Are samples read one by one, without being written into the row?"""
         self.read_so_far: list[Any] | None = None
-        """If not, the samples of this batch that have been read: they say the same to another thread."""
+        """Then the samples of this batch that have been read: they say the same to another thread."""
         self._readers = readers
         self._awaits = readers is not None and awaits(dataset)
         self._row = unwatched() if row is None else row
         self._read = None if reader is None else reader.read
+        self.gathers = reader is not None
+        """Can the dataset be expected to make whole batches itself?"""
         self._draws = reader is not None and reader.draws
         self._at_once = reads_many(dataset) if at_once is None else at_once
         self._single = dataset if reads_one(dataset) or not self._at_once else _Singly(dataset)
@@ -125,8 +127,7 @@ class Fetcher:
     def samples(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The samples of the task, one by one or all at once; `indices` are those of `index_list(task)`."""
         if not self._at_once or task.alone:
-            is_plain = self._readers is None and not self._is_written_down
-            return self._unwritten(task, indices) if is_plain else self._one_after_the_other(task, indices)
+            return self._unwritten(task, indices) if self._is_plain else self._one_after_the_other(task, indices)
         enter_sample(task.seq)
         self._row[PLACE], self._row[SINCE] = AT_ONCE, clock()
         try:
@@ -137,13 +138,17 @@ class Fetcher:
             self._explain(error, f"dataset.__getitems__({brief(indices)})")
             raise
 
+    def singly(self, task: Task, indices: Sequence[Any]) -> list[Any]:
+        """The same without `__getitems__`."""
+        return self._unwritten(task, indices) if self._is_plain else self._one_after_the_other(task, indices)
+
     def _one_after_the_other(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same as `one_by_one` for all samples. This is the loop in which small samples spend their time."""
         if self._readers is not None:
             return self._several(self._readers, task, enumerate(indices), None)
-        dataset, row, samples, here = self._single, self._row, [], thread_place()
+        dataset, row, samples = self._single, self._row, []
         position, index = -1, None
-        here.follow(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end
+        follow_samples(lambda: (position, _key(task, index, position)))  # the loop's variables, also after its end
         try:
             for position, index in enumerate(indices):
                 row[PLACE] = position
@@ -156,20 +161,21 @@ class Fetcher:
 
     def _unwritten(self, task: Task, indices: Sequence[Any]) -> list[Any]:
         """The same in half the time: what would be written down can be told from how many have been read."""
-        dataset, place = self._single, -1
+        dataset, row, place = self._single, self._row, -1
         samples: list[Any] = []
         reading: list[Any] | None = samples
-        append, self.read_so_far = samples.append, samples
+        self.read_so_far = samples
 
         def find() -> tuple[int, Key]:
             now = place if reading is None else len(reading)
             return now, _key(task, indices[now] if now >= 0 else None, now)
 
-        thread_place().follow(find)
-        self._row[PLACE], self._row[SINCE] = 0, clock()
+        follow_samples(find)
+        row[PLACE] = 0
+        row[SINCE] = clock()
         try:
             for index in indices:
-                append(dataset[index])
+                samples.append(dataset[index])
         except Exception as error:
             self._explain_one(error, indices[len(samples)])
             raise

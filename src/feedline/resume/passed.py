@@ -63,11 +63,11 @@ class Passed:
         self.drawn = begin.drawn
         self.shards = begin.shards
         """For a stream: in how many parts it is read."""
-        self.others = begin.ranks if begin.is_of_others(turns[:2]) and begin.shards > 1 else None
+        self.others = begin.ranks if begin.shards > 1 and begin.is_of_others(turns[:2]) else None
         """For a stream in several parts that continues another rank's state: how many ranks there were, and which."""
         self.is_shared = turns.ranks > 1 or begin.ranks[0] > 1
         """For a stream: do other ranks deliver some of its elements, or did they before?"""
-        self.total = max((record.get("total", 0) for record in begin.streams.values()), default=0)
+        self.total = max([0, *(record.get("total", 0) for record in begin.streams.values())]) if begin.streams else 0
         """For a stream: how many elements the last epoch had, if its states were given to another number of parts."""
         self._turns = turns
         self._step = turns.after(0)
@@ -115,6 +115,10 @@ class Passed:
     def made(self, task: Task, sampler_state: Any, outcome: Outcome) -> None:
         """The same for a batch that the loop has made itself: no other batch is out."""
         if self._held is None and not self._ahead and not self.shards:
+            if self._is_alone and task.share is None and (indices := task.indices) is not None:  # most batches
+                batches = task.seq + self._step
+                self._counted = batches, self._counted[1] + len(indices), sampler_state, indices
+                return
             self._take(task, sampler_state)
             self._note_share(task.share)
             return
@@ -241,6 +245,8 @@ class Passed:
 
     def datasets(self) -> tuple[dict[str, Any] | None, ...]:
         """For a stream that has ended: how each part begins the next epoch; empty if no dataset has a state."""
+        if not self.shards:
+            return ()
         records = [self._streams.get(str(shard), {}) for shard in range(self.shards)]
         said = [
             next_epoch_record(record) or ({"problem": record["problem"]} if "problem" in record else None)

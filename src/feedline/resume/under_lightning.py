@@ -55,7 +55,13 @@ def is_ahead(loop: Any) -> bool:
 
 def is_iterating() -> bool:
     """Is Lightning taking the batches?"""
+    if not _is_loaded():
+        return False
     return any(name.endswith(".loops.fetchers") and _is_lightnings(name) for name, _ in _callers())
+
+
+def _is_loaded() -> bool:
+    return _ROOTS[0] in sys.modules or _ROOTS[1] in sys.modules
 
 
 def _is_lightnings(module: str) -> bool:
@@ -63,7 +69,7 @@ def _is_lightnings(module: str) -> bool:
 
 
 def _callers() -> Iterator[tuple[str, FrameType]]:
-    if not any(root in sys.modules for root in _ROOTS):
+    if not _is_loaded():
         return
     frame = sys._getframe(2).f_back  # who called the one that asks
     while frame is not None:

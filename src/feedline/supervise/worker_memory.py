@@ -60,9 +60,12 @@ class MemoryWatch:
 
     def begin(self, processes: Processes) -> None:
         """An epoch begins, with these workers."""
-        pids = {pid for _, pid in processes}
         self._epochs += 1
         self._within = {}
+        if not processes:
+            self._ends, self._at_start = {}, {}
+            return
+        pids = {pid for _, pid in processes}
         self._ends = {pid: history for pid, history in self._ends.items() if pid in pids}
         self._at_start = {pid: self._at_start.get(pid) or own_memory(pid) for pid in pids}
 

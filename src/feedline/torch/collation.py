@@ -17,8 +17,9 @@ from torch._C import _len_torch_function_stack
 from torch.utils.data import _utils
 
 from feedline.arena.segment import refused
-from feedline.collate import ownership as line_own
 from feedline.collate.default import stacked
+from feedline.collate.ownership import own as own_copied
+from feedline.collate.unshared import is_unshared as is_unshared_tree
 from feedline.datasets import Empty, is_ordinary
 from feedline.errors import CollateError, add_note
 from feedline.machine.worker_info import of_this_thread
@@ -67,6 +68,15 @@ def _tree(values: Sequence[Any], empty: Empty, names: Sequence[Any] | None) -> A
     if isinstance(first, (np.bool_, np.number)):
         return torch.as_tensor(values)
     return _as_torch_does(values, empty, names)
+
+
+def convert(sample: Any) -> Any:
+    """torch's default_convert, which takes longer than all else to find out that it leaves a number as it is."""
+    return sample if type(sample) in _LEFT_AS_THEY_ARE else _default_convert(sample)
+
+
+_default_convert: Any = _stock.default_convert
+_LEFT_AS_THEY_ARE = frozenset((int, float, bool, str, bytes, torch.Tensor))
 
 
 def _numbers(values: Sequence[Any], kind: type) -> torch.Tensor:
@@ -232,4 +242,8 @@ def _ragged(batch: Sequence[torch.Tensor], position: int, names: Sequence[Any] |
 
 def own(held: list[Any], empty: Empty, keep: Any = None) -> Any:
     """The tree that the list holds, such that writing to its tensors and arrays changes nothing else."""
-    return line_own.own_held(held, empty, keep, own_tensor, (torch.Tensor,), is_unshared)
+    if is_unshared_tree(held, 0, is_unshared):
+        return held[0]
+    if type(held[0]) is torch.Tensor:  # as below, where everything is prepared for a tree
+        return own_tensor(held[0], empty)
+    return own_copied(held[0], empty, keep, own_tensor, (torch.Tensor,))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from torch.utils.data import default_convert
-
 from feedline.torch.collate import TENSORS
-from feedline.torch.collation import collate_into, own
+from feedline.torch.collation import collate_into, convert, own
 from feedline.torch.pieces import PIECES
 from feedline.torch.reading import batch_reader, reads_many
 from feedline.torch.tensors import REDUCERS
@@ -15,7 +13,7 @@ from feedline.workers.dialect import Dialect
 TORCH = Dialect(
     collate=collate_into,
     own=own,
-    convert=default_convert,
+    convert=convert,
     batch_reader=batch_reader,
     arrays=TENSORS,
     pieces=PIECES,

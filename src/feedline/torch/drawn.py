@@ -15,6 +15,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,12 +82,16 @@ class TorchGenerators:
     """The generators that a loader's order may be drawn from: the global ones, and the user's."""
 
     def __init__(self, loaders: Any, samplers: Sequence[torch.Generator]) -> None:
-        users = {} if loaders is None else {"loader": loaders}
-        others = [each for each in samplers if each is not loaders]
-        users |= {"sampler" if not number else f"sampler {number}": each for number, each in enumerate(others)}
-        self._users = {name: _Torchs(each) for name, each in users.items()}
-        self._all: dict[str, Generator] = {"torch": _Torchs(torch.default_generator)}
-        self._all |= {"python": _Pythons(), "numpy": _NumPys(), **self._users}
+        self._users: dict[str, _Torchs] = {}
+        if loaders is not None:
+            self._users["loader"] = _Torchs(loaders)
+        for number, each in enumerate([each for each in samplers if each is not loaders] if samplers else ()):
+            self._users[f"sampler {number}" if number else "sampler"] = _Torchs(each)
+
+    @cached_property
+    def _all(self) -> dict[str, Generator]:
+        """Not made for torch's own samplers, which draw from nothing but torch's generator or a user's."""
+        return {"torch": _Torchs(torch.default_generator), "python": _Pythons(), "numpy": _NumPys(), **self._users}
 
     @property
     def users(self) -> Collection[str]:
@@ -95,7 +100,7 @@ class TorchGenerators:
 
     def states(self, names: Collection[str]) -> dict[str, bytes]:
         """The states of those generators."""
-        return {name: self._all[name].get() for name in names}
+        return {name: self._all[name].get() for name in names} if names else {}
 
     def users_states(self) -> dict[str, bytes]:
         """The states of the user's generators."""
@@ -108,9 +113,10 @@ class TorchGenerators:
                 self._all[name].set(state)
 
     @contextmanager
-    def watched(self, into: dict[str, bytes], only_users: bool = False) -> Iterator[None]:
-        """Within the block: record in `into` the earlier states of the generators that are drawn from."""
-        before = self.states(self.users if only_users else self._all)
+    def watched(self, into: dict[str, bytes], names: Collection[str] | None = None) -> Iterator[None]:
+        """Within the block: record in `into` the earlier states of the generators that are drawn from, of all of them
+        or of those with these names."""
+        before = self.states(self._all if names is None else names)
         try:
             yield
         finally:

@@ -46,7 +46,7 @@ from feedline.torch.global_batches import check_drawn, seed_of
 from feedline.torch.iterators import BegunLater, PlaceBefore, TorchIterator, WithPlaceBefore
 from feedline.torch.known import hint_about, kind_of, other_steps, sharing_in
 from feedline.torch.options import TORCHS, Own
-from feedline.torch.orders import Asking, generators_of
+from feedline.torch.orders import Asking, generators_of, is_stock_order
 from feedline.torch.prediction import predicted
 from feedline.torch.reading import reads_many
 from feedline.torch.transfer import Transfer, transferred
@@ -103,18 +103,19 @@ class Engine:
         turns, share = self._turns(), share_for(self.own.global_batch_size)
         shards = max(1, loader.num_workers) * turns.ranks if sampler is None else 0
         keeps_datasets = loader.persistent_workers or not loader.num_workers
-        sharing = ALONE if sampler is None else sharing_in(sampler)
+        is_stock = sampler is not None and is_stock_order(sampler)
+        sharing = ALONE if sampler is None else sharing_in(sampler, is_stock)
         place, passed = self._progress.begin(shards, sharing, keeps_datasets, _said_by(sampler), turns)
         try:
-            return self._begin(loader, sampler, place, passed, turns, share)
+            return self._begin(loader, sampler, is_stock, place, passed, turns, share)
         except BaseException:
             self._progress.take_back()
             raise
 
     def _begin(
-        self, loader: Loader, sampler: Any, place: Place, passed: Passed, turns: Turns, share: Share
+        self, loader: Loader, sampler: Any, is_stock: bool, place: Place, passed: Passed, turns: Turns, share: Share
     ) -> Iterator[Any]:
-        tasks = self._tasks(loader, sampler, place, passed, share)
+        tasks = self._tasks(loader, sampler, is_stock, place, passed, share)
         if (again := read_again(place, loader.dataset)) is not None:
             self.session.tell_once(again)
         transfer = Transfer.chosen(loader.pin_memory, loader.pin_memory_device, self.own.device)
@@ -217,8 +218,8 @@ class Engine:
         self.session.close()
         self._base_seed = None
 
-    def _tasks(self, loader: Loader, sampler: Any, place: Place, passed: Passed, share: Share) -> Tasks:
-        generators = _generators_of(loader, sampler)
+    def _tasks(self, loader: Loader, sampler: Any, is_stock: bool, place: Place, passed: Passed, share: Share) -> Tasks:
+        generators = _generators_of(loader, sampler, is_stock)
         loaded: Drawn | None = place.drawn
         if loaded is not None:
             if self._base_seed != loaded.base_seed:
@@ -233,7 +234,7 @@ class Engine:
             assert seed is not None
             return self.stream_plan(loader, seed).tasks_from(place)
         at_once = reads_many(loader.dataset)
-        asking = Asking(sampler, loader._auto_collation, at_once, place, drawn, generators)
+        asking = Asking(sampler, is_stock, loader._auto_collation, at_once, place, drawn, generators)
         if again:
             asking.ask_again()
         else:
@@ -295,7 +296,7 @@ class Engine:
         loader changes any of it but the seed from one epoch to the next."""
         ranks = unshared_ranks(self.own.ranks) if stream and self.own.global_batch_size is None else 0
         share = share if stream else WHOLE
-        present = [getattr(loader, name) for name in _READ], turns, share, ranks, registrations()
+        present = _read(loader), turns, share, ranks, registrations()
         if self._latest is None or not _are_the_same(self._latest[0], present):
             self._latest = present, *self._asked_for(loader, turns, share, ranks)
         _, options, job = self._latest
@@ -349,7 +350,7 @@ class Engine:
         return "in_turn" if may else "free"
 
 
-_READ = [name for name in TORCHS if name != "shuffle"] + ["batch_size", "_auto_collation"]
+_read = operator.attrgetter(*(name for name in TORCHS if name != "shuffle"), "batch_size", "_auto_collation")
 
 
 def _are_the_same(before: Any, now: Any) -> bool:
@@ -400,8 +401,9 @@ def _said_by(sampler: Any) -> End | NoState | None:
 
 
 def _generators(loader: Loader) -> TorchGenerators:
-    return _generators_of(loader, _sampler_of(loader))
+    sampler = _sampler_of(loader)
+    return _generators_of(loader, sampler, sampler is not None and is_stock_order(sampler))
 
 
-def _generators_of(loader: Loader, sampler: Any) -> TorchGenerators:
-    return TorchGenerators(loader.generator, [] if sampler is None else generators_of(sampler))
+def _generators_of(loader: Loader, sampler: Any, is_stock: bool) -> TorchGenerators:
+    return TorchGenerators(loader.generator, [] if sampler is None else generators_of(sampler, is_stock))

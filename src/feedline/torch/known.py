@@ -55,9 +55,9 @@ def check_ranks(sampler: Any) -> None:
             )
 
 
-def sharing_in(index_sampler: Any) -> Sharing:
-    """How the order is shared out over ranks."""
-    if is_stock_order(index_sampler):
+def sharing_in(index_sampler: Any, is_stock: bool | None = None) -> Sharing:
+    """How the order is shared out over ranks. `is_stock`: what `is_stock_order` says, if that is known."""
+    if is_stock_order(index_sampler) if is_stock is None else is_stock:
         return Sharing(1, False, index_sampler.batch_size, global_length(index_sampler.sampler))
     if (ranks := accelerates(index_sampler)) > 1:
         return Sharing(ranks)  # one rank's state is given to all, so its latest indices cannot be compared

@@ -8,6 +8,7 @@ Not its job: feedline's own samplers (order.plan).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from feedline.datasets import IntArray
 from feedline.errors.foreign import ask
-from feedline.messages.task import AsGiven, Task
+from feedline.messages.task import AsGiven, Task, plain
 from feedline.order.plan import BatchPlan, MapTasks, OrderPlan, Plan, Tasks, batch_of
 from feedline.order.ranks import DistributedSampler as OwnDistributed
 from feedline.order.ranks import Listed, draws_as
@@ -48,13 +49,13 @@ class Indices(NamedTuple):
         return MapTasks(self._number(seed, place), self.state)
 
     def _number(self, seed: int, place: Place) -> Iterator[Task]:
-        (ranks, rank), first = self.turns, place.samples
+        (ranks, rank), first, epoch, unique = self.turns, place.samples, place.epoch, self.unique
         for seq, batch in enumerate(self.batches, place.batches):
             if ranks == 1:
-                yield Task(seq, place.epoch, seed, batch, -1 if self.unique else first)
+                yield plain(seq, epoch, seed, batch, -1 if unique else first)
             else:
                 begin = first * ranks + rank
-                yield Task(seq, place.epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
+                yield Task(seq, epoch, seed, batch, begin, stride=ranks, draws_as=draws_as(rank, begin))
             first += len(batch)
 
 
@@ -62,21 +63,30 @@ class Asking:
     """How a loader's sampler is asked for one epoch's order, from a place on."""
 
     def __init__(
-        self, index_sampler: Any, batched: bool, at_once: bool, place: Place, drawn: Drawn, generators: TorchGenerators
+        self,
+        index_sampler: Any,
+        is_stock: bool,
+        batched: bool,
+        at_once: bool,
+        place: Place,
+        drawn: Drawn,
+        generators: TorchGenerators,
     ) -> None:
         self._index_sampler = index_sampler
+        self._is_stock = is_stock  # as `is_stock_order` says
+        self._is_bare = not batched and _is_stock(index_sampler) and vars(index_sampler).keys() <= _OF_STOCK
+        """The same of a stock sampler without a batch sampler, whose seed is drawn by itself."""
         self._batched = batched
         self._at_once = at_once
         self._place = place
         self._drawn = drawn
         self._generators = generators
-        self._is_stock = is_stock_order(index_sampler)
         self._indices: Indices | None = None
 
     def ask(self) -> None:
         """Ask the sampler for its iterator, as torch does before it draws the base seed; indices are taken later."""
         drawn = self._drawn
-        if self._is_stock:  # it is told nothing, and draws nothing before its first index
+        if self._is_stock or self._is_bare:  # it is told nothing, and draws nothing before its first index
             found = self._ask()
             self._indices = found._replace(batches=self._taken(found.batches))
             return
@@ -130,7 +140,7 @@ class Asking:
     def _taken(self, batches: Iterator[Any]) -> Iterator[Any]:
         drawn = self._drawn
         taken: dict[str, bytes] = {}
-        with self._generators.watched(taken, only_users=self._is_stock):
+        with self._watched(taken):
             first = list(islice(batches, 1))
         if drawn.seed is not None:
             taken.pop("torch", None)  # the seed holds the same in fewer bytes
@@ -138,6 +148,12 @@ class Asking:
         drawn.left = {name: state for name, state in drawn.left.items() if name not in taken}
         yield from first
         yield from batches
+
+    def _watched(self, taken: dict[str, bytes]) -> AbstractContextManager[None]:
+        users = self._generators.users
+        if self._is_stock:  # its seed is noted when it is drawn
+            return self._generators.watched(taken, users) if users else nullcontext()
+        return self._generators.watched(taken, ("torch", *users) if self._is_bare else None)
 
     def _ask(self) -> Indices:
         index_sampler, place = self._index_sampler, self._place
@@ -187,9 +203,9 @@ def own_plan(index_sampler: Any, batched: bool, seed: int) -> Plan | None:
     return None
 
 
-def generators_of(index_sampler: Any) -> list[torch.Generator]:
-    """The user's generators from which a sampler, or a sampler inside it, draws."""
-    if is_stock_order(index_sampler):
+def generators_of(index_sampler: Any, is_stock: bool) -> list[torch.Generator]:
+    """The user's generators from which a sampler, or a sampler inside it, draws. `is_stock`: see `is_stock_order`."""
+    if is_stock:
         own = getattr(index_sampler.sampler, "generator", None)
         return [own] if isinstance(own, torch.Generator) else []
     found: dict[int, torch.Generator] = {}

@@ -24,7 +24,7 @@ from torch.utils.data import (
 from feedline.order.plan import Tasks
 from feedline.resume.state import Place
 from feedline.torch.drawn import Drawn, TorchGenerators
-from feedline.torch.orders import Asking, own_plan
+from feedline.torch.orders import Asking, is_stock_order, own_plan
 
 _NOTHING: Any = object()
 
@@ -43,7 +43,9 @@ def predicted(
     if twin is None:
         return None
     # The sampler's exact type is known, so a dataset that reads many at once gets the same lists as any other.
-    asking = Asking(twin, batched, False, Place(epoch), Drawn(begun=True), TorchGenerators(None, []))
+    asking = Asking(
+        twin, is_stock_order(twin), batched, False, Place(epoch), Drawn(begun=True), TorchGenerators(None, [])
+    )
     asking.ask()
     return asking.tasks(seed)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import StackDataset, Subset, TensorDataset
 
-from feedline.datasets import Array, Empty, IntArray, Mixture, awaits, is_ordinary
+from feedline.datasets import Array, Empty, IntArray, Mixture, awaits, is_ordinary, reads_batches
 from feedline.datasets import ConcatDataset as OwnConcat
 from feedline.datasets import reads_many as numpy_reads_many
 from feedline.reading.fetch import BatchReader
@@ -26,6 +26,8 @@ from feedline.torch.tensors import empty_tensor, is_plain
 
 def batch_reader(dataset: Any) -> BatchReader | None:
     """How to read whole batches, if the dataset can give them."""
+    if not (type(dataset) in _KNOWN or isinstance(dataset, np.ndarray) or reads_batches(dataset)):
+        return None
     if not is_stock(torch.Tensor, np.ndarray, np.number, tuple, dict):
         return None  # the user's registration decides, sample by sample
     if type(dataset) is TensorDataset and all(map(_can_gather, dataset.tensors)):
@@ -41,22 +43,28 @@ def batch_reader(dataset: Any) -> BatchReader | None:
     return BatchReader(lambda indices, empty: _as_tensors(inner.read(indices, empty)), inner.draws)
 
 
+_KNOWN = frozenset((TensorDataset, Subset))
+
+
 def _is_plain_array(array: np.ndarray[Any, Any]) -> bool:
     return type(array) in (np.ndarray, np.memmap) and array.dtype.isnative and array.dtype.kind in "?biufc"
 
 
 def reads_many(dataset: Any) -> bool:
     """Does `__getitems__` do more than read one by one? torch's Subset and StackDataset always have it."""
+    if type(dataset) not in _WRAPPERS:
+        return numpy_reads_many(dataset)
     if type(dataset) is Subset:
         return reads_many(dataset.dataset)
-    if type(dataset) in (StackDataset, OwnConcat, Mixture) and awaits(dataset):
+    if awaits(dataset):
         return False  # reading many at once would give a list of coroutines
     if type(dataset) is StackDataset:
         parts = dataset.datasets
         return any(reads_many(part) for part in (parts.values() if isinstance(parts, dict) else parts))
-    if type(dataset) in (OwnConcat, Mixture):
-        return all(map(reads_many, dataset.datasets))
-    return numpy_reads_many(dataset)
+    return all(map(reads_many, dataset.datasets))
+
+
+_WRAPPERS = frozenset((Subset, StackDataset, OwnConcat, Mixture))
 
 
 def _can_gather(tensor: torch.Tensor) -> bool:

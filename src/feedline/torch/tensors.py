@@ -48,7 +48,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return (
         type(tensor) is torch.Tensor
         and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and not tensor.requires_grad
         and not tensor.is_quantized
         and not tensor.is_nested
@@ -61,21 +61,21 @@ def is_unshared(tensor: Any) -> bool:
     No C++ object may hold the tensor, and no other object its storage; memory that is another object's (a NumPy
     array's) is not resizable, and memory that another process may have is shared.
     """
-    if not is_plain(tensor) or weakref.getweakrefcount(tensor) or vars(tensor):
+    if not is_plain(tensor) or weakref.getweakrefcount(tensor) or tensor.__dict__:
         return False
     held: list[Any] = [tensor.untyped_storage()]
     if _counts(tensor, held) != _OF_A_NEW_ONE:
         return False
-    storage = held[0]
+    storage, size = held[0], tensor.nbytes
     if not storage.resizable() or storage.is_shared() or weakref.getweakrefcount(storage):
         return False
     # Would a copy be better: with a place for each element, without memory beside it, of another mode or a gradient?
-    if storage.nbytes() != tensor.nbytes or not _is_dense(tensor) or tensor.grad is not None:
+    if storage.nbytes() != size or not (tensor.is_contiguous() or _is_dense(tensor)) or tensor.grad is not None:
         return False
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         return False
-    if tensor.nbytes >= SMALL_LEAF:
-        note(tensor.nbytes)
+    if size >= SMALL_LEAF:
+        note(size)
     return True
 
 
@@ -109,7 +109,7 @@ def own_tensor(tensor: torch.Tensor, empty: Empty) -> torch.Tensor:
     """A copy that shares memory with nothing else."""
     if tensor.requires_grad:
         return tensor  # gradients must go where torch sends them
-    if isinstance(tensor, torch.nn.Parameter):
+    if (type(tensor) is not torch.Tensor or tensor.__dict__) and isinstance(tensor, torch.nn.Parameter):
         mine: torch.Tensor = torch.nn.Parameter(tensor.detach().clone(), requires_grad=False)
     elif is_plain(tensor) and _is_dense(tensor) and not is_ordinary(empty, tensor.nbytes):
         mine = empty_tensor((tensor.numel(),), tensor.dtype, empty).as_strided(tensor.shape, tensor.stride())

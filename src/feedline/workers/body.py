@@ -15,6 +15,8 @@ import random
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from feedline.collate.collator import Collator
 from feedline.collate.default import register_collate
 from feedline.collate.dropping import NothingLeft
@@ -26,6 +28,7 @@ from feedline.machine.finalizers import is_main_thread
 from feedline.machine.worker_info import WorkerInfo, set_worker_info
 from feedline.messages.marks import Marking, Marks
 from feedline.messages.outcome import Failure, Notice, Outcome, notice_of, with_marks
+from feedline.messages.outcome import made as made_outcome
 from feedline.messages.progress import COLLATED, COLLATING, FETCHED, PLACE, PREPARING, SINCE, Row, clock, unwatched
 from feedline.messages.task import Task
 from feedline.randomness.rng import enter_task, leave_task, task_seed
@@ -61,6 +64,8 @@ class Body:
         self._generators = generators
         self._own_process = own_process
         self._entered_thread = False
+        self._collate, self._own, self._dataset = job.dialect.collate, job.dialect.own, job.dataset
+        self._batched, self._collate_fn = job.batched, job.collate_fn
         self._gathers = job.batched and job.collate_fn is None and not job.stream
         self._collator = job.collate_fn if isinstance(job.collate_fn, Collator) else None
         reader = job.dialect.batch_reader(job.dataset) if self._gathers else None
@@ -75,6 +80,7 @@ class Body:
         self._salvage: Salvage | None = None
         if job.on_error != "raise":
             self._salvage = Salvage(self._fetcher, many and job.batched, job.on_error == "replace", self._row)
+        self._gathers &= self._fetcher.gathers
         self._draws = reader is None or reader.draws
         self.only_gathers = not self._draws and self._salvage is None
         """Is a batch made without running user code?"""
@@ -135,10 +141,11 @@ class Body:
         set_worker_info(None, self._own_process)
         self._generators.close()
 
-    def run(self, task: Task, empty: Empty) -> Outcome:
-        """Do one task and count the time it takes. It raises nothing that is an `Exception` (but Ctrl-C passes)."""
+    def run(self, task: Task, empty: Empty, began: int = 0) -> Outcome:
+        """Do one task and count the time it takes; `began` is now, if the caller has looked at the clock. It raises
+        nothing that is an `Exception` (but Ctrl-C passes)."""
         row = self._counted
-        began = row[SINCE] = clock()
+        began = row[SINCE] = began or clock()
         row[PLACE] = PREPARING
         try:
             if self._marking is not None:
@@ -186,8 +193,7 @@ class Body:
 
     def _run_map(self, task: Task, empty: Empty) -> Outcome:
         if self._draws:
-            draw = task.seq if task.share is None and task.draws_as is None else task.draw
-            self._generators.enter(task_seed(task.seed, task.epoch, draw))
+            self._seed(task)
         if self._together is not None:
             self._together.begin()
         if task.rows is not None:
@@ -198,18 +204,17 @@ class Body:
             batch = self._fetcher.gather(task, empty)
             if batch is not NotImplemented:
                 return Outcome(task.seq, batch, max(1, len(task.indices)))  # type: ignore[arg-type]
-        indices = index_list(task)
-        if not self._job.batched:
-            return Outcome(task.seq, self._single(self._fetcher.one_by_one(task, enumerate(indices)), empty), 1)
+        indices: Any = task.indices
+        if type(indices) is np.ndarray:
+            indices = indices.tolist()
+        if not self._batched:
+            return made_outcome(task.seq, self._single(self._fetcher.singly(task, indices), empty), 1)
         held = [self._fetcher.samples(task, indices)]
         if self._together is not None:
             self._together.end()
         batch, size, tally = self._batch(held, empty, indices)
-        return (
-            Outcome(task.seq, batch, size)
-            if tally is None
-            else Outcome(task.seq, batch, size, notice=Notice(None, tally))
-        )
+        made = made_outcome(task.seq, batch, size)
+        return made if tally is None else made._replace(notice=Notice(None, tally))
 
     def _run_salvage(self, salvage: Salvage, task: Task, empty: Empty) -> Outcome:
         assert task.indices is not None
@@ -227,7 +232,8 @@ class Body:
         return Outcome(task.seq, batch, size, notice=notice_of(warning, tally), bad=bad)
 
     def _seed(self, task: Task) -> None:
-        self._generators.enter(task_seed(task.seed, task.epoch, task.draw))
+        draw = task.seq if task.share is None and task.draws_as is None else task.draw
+        self._generators.enter(task_seed(task.seed, task.epoch, draw))
 
     def _made(self, samples: list[Any], empty: Empty, names: Any) -> Made:
         """What the user gets: a batch of these samples, or the single sample if not batched."""
@@ -235,18 +241,20 @@ class Body:
 
     def _batch(self, held: list[Any], empty: Empty, names: Any) -> Made:
         """A batch of the samples that the list holds."""
-        self._row[PLACE], self._row[SINCE] = COLLATING, clock()
+        row = self._row
+        row[PLACE] = COLLATING
+        row[SINCE] = clock()
         if self._collator is not None:
             return self._made_by(self._collator, held[0], empty, names)
         size = len(held[0] if names is None else names) or 1  # __getitems__ may return any iterable
-        collate_fn = self._job.collate_fn
+        collate_fn = self._collate_fn
         if collate_fn is None:
-            return self._job.dialect.collate(held[0], empty, names), size, None
+            return self._collate(held[0], empty, names), size, None
         try:
             made = [collate_fn(held[0])]  # it may make a batch of no samples
             if references(held[0]) == ALONE or made[0] is held[0]:
                 held.clear()  # else we would count as one who has `samples[0]`, or the list that is given back
-            return self._owned(made, empty), size, None
+            return (made[0] if self._own_process else self._own(made, empty, self._dataset)), size, None
         except Exception as error:
             _note_indices(error, names)
             raise
@@ -286,7 +294,7 @@ class Body:
     def _owned(self, held: list[Any], empty: Empty) -> Any:
         """The tree that the list holds, which nobody else has."""
         # A worker process pickles the batch directly into the slot, which copies it anyway.
-        return held[0] if self._own_process else self._job.dialect.own(held, empty, self._job.dataset)
+        return held[0] if self._own_process else self._own(held, empty, self._dataset)
 
 
 def _note_indices(error: Exception, names: Any) -> None:

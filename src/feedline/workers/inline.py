@@ -79,13 +79,13 @@ class InlineWorkers:
 
     def make(self, task: Task) -> Outcome:
         """Make a batch now. The loop calls this directly: nothing has to be sent."""
-        memory, entry = self._memory, self.entry
+        memory, entry, began = self._memory, self.entry, clock()
         if self.may_be_stuck:
-            entry.task, entry.thread, entry.began = task, get_ident(), clock()
+            entry.task, entry.thread, entry.began = task, get_ident(), began
             if watchdog.resting:
                 watchdog.wake()
         try:
-            return self._body.run(task, memory)
+            return self._body.run(task, memory, began)
         except BaseException:  # Ctrl-C, which may have come while they were put back
             self._generators.leave()
             raise
