@@ -8,7 +8,6 @@ Shows that the network learns, and that two workers give the very batches that n
 from __future__ import annotations
 
 import sys
-import time
 
 import torch
 from torch import nn
@@ -65,15 +64,17 @@ def network() -> nn.Module:
 def train(model: nn.Module, loader: DataLoader) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for epoch in range(EPOCHS):
-        started, losses = time.perf_counter(), []
+        losses = []
         for images, labels in loader:
-            loss = nn.functional.cross_entropy(model(images), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            with loader.step():  # so that the numbers below tell the step from what is around it
+                loss = nn.functional.cross_entropy(model(images), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
             losses.append(loss.item())
-        seconds = time.perf_counter() - started
-        print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.3f}, {seconds:.1f} s")
+        seen = loader.stats().epoch
+        took = f"{seen.seconds:.1f} s: {seen.step_share:.0%} steps, {seen.starved_share:.0%} waiting for batches"
+        print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.3f}, {took}")
 
 
 def accuracy(model: nn.Module, loader: DataLoader) -> float:

@@ -13,7 +13,7 @@ from training_host import STRICT, training_host
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWS = {
-    "image_classification.py": r"the same batches with 0 and 2 workers: yes",
+    "image_classification.py": r"steps, \d+% waiting for batches\n(.*\n)*the same batches with 0 and 2 workers: yes",
     "variable_length_text.py": r"padding: \d+% of the places in a batch; the model's answers depend on it: no",
     "imbalanced_classes.py": r"about a third, and in every batch: yes\n.*any two batches alike: yes",
     "detection.py": r"200 images, (\d+) boxes, \1 of them around an object of their own image",
