@@ -41,7 +41,9 @@ def stand_in(folder: Path) -> tuple[str, str]:
 
 def samples(database: str, place: CachedPlace, split: str) -> ObjectDataset:
     """Rows as compact columns; each with its object, decoded, instead of the object's name."""
-    rows = SQLDataset(database, f"SELECT id, name AS vector, label FROM samples WHERE split = '{split}' ORDER BY id")
+    value = {"postgresql": "$1", "mysql": "%s"}.get(database.partition(":")[0], "?")  # each driver's placeholder
+    query = f"SELECT id, name AS vector, label FROM samples WHERE split = {value} ORDER BY id"
+    rows = SQLDataset(database, query, params=(split,))
     return ObjectDataset(place, rows, key="vector", decode=Decoders())
 
 

@@ -144,6 +144,8 @@ class SamplePlace:
     """The place that it returned last."""
     many: tuple[int, Callable[[int], Key]] | None = None
     """How many samples are being read at once, and a function from a sample's place to its key."""
+    aside: object = None
+    """What a dataset has read for this task, and may need again before its end."""
 
     def enter(self, key: Key) -> None:
         """From now on `rng()` belongs to that sample."""

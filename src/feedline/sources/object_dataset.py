@@ -86,8 +86,8 @@ class ObjectDataset(Dataset[Any]):
         self._names = Names(listed, _none_empty, "names")
         if self._by_row is None and not len(self._names):
             raise OptionError("names is empty; pass None for all objects")
-        self.labels = None if labels is None else _one_each(labels, self._names)
-        self._before = f"{self.place.url_of('').rstrip('/')}/"
+        self._before = _before(self.place)
+        self.labels = None if labels is None else _one_each(labels, self.names if callable(labels) else self._names)
 
     def _all(self, prefix: str) -> list[str]:
         found = [entry.name for entry in self.place.list(prefix)]
@@ -123,7 +123,7 @@ class ObjectDataset(Dataset[Any]):
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """The samples of a batch, fetched at the same time."""
         places = [position(index, len(self), "ObjectDataset") for index in indices]
-        rows = self._rows(places)
+        rows = self._rows(places, indices)
         names = self._all_names(places, rows)
         samples: list[Any] = []
         contents = read_together(self.place, names)
@@ -177,8 +177,8 @@ class ObjectDataset(Dataset[Any]):
         label = self.labels[at]
         return value, label.copy() if isinstance(label, np.ndarray) else label
 
-    def _rows(self, places: Sequence[int]) -> Sequence[Any]:
-        return [None] * len(places) if self._by_row is None else self._by_row.read(places)
+    def _rows(self, places: Sequence[int], indices: Sequence[int] = ()) -> Sequence[Any]:
+        return [None] * len(places) if self._by_row is None else self._by_row.read(places, indices)
 
     def _name(self, at: int, row: Any) -> str:
         name = self._names[at] if self._by_row is None else self._by_row.name(row, at)
@@ -196,7 +196,7 @@ class ObjectDataset(Dataset[Any]):
         row = "" if self._by_row is None else self._by_row.describe(at)
         try:
             url = self.place.url_of(self._name(at, *self._rows([at])))
-        except SourceError:  # a row without a name
+        except Exception:  # a row without a name, or that cannot be read itself
             return row
         if row:
             return f"{url} of {row}"[:LONGEST_DESCRIPTION]
@@ -204,6 +204,18 @@ class ObjectDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         return f"ObjectDataset({self.place!r}, {counted(len(self), 'object')})"
+
+
+def _before(place: FilePlace) -> str:
+    """What names may begin with, if they are whole URLs or paths.
+
+    Not that of a relative folder: within it there may be another one of the same name.
+
+    >>> _before(place_of("/data")), _before(place_of("data"))
+    ('/data/', '')
+    """
+    root = place.url_of("")
+    return f"{root.rstrip('/')}/" if "://" in root or os.path.isabs(root) else ""
 
 
 def _place(place: Any, options: dict[str, Any]) -> FilePlace:

@@ -1,30 +1,34 @@
 """The objects of a batch, read at the same time; if one fails, the others need not be read again one by one.
 
-Takes: a place and names. Gives: their bytes, one after the other; and then single ones, which this thread has perhaps
+Takes: a place and names. Gives: their bytes, one after the other; and then single ones, which this task has perhaps
 just read.
 Promises: a loader that goes on without a bad sample reads the batch again sample by sample, and so asks the place only
-for the objects that failed. An object is given again once at most, and only until the thread reads the next batch.
+for the objects that failed. An object is given again once at most, and only within its task: whoever corrects an object
+after an error, and reads it, gets what is there now.
 Not its job: which sample fails (reading.salvage), a cache (cached).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from weakref import ref
+from typing import cast
 
+from feedline.randomness.rng import thread_place
 from feedline.sources.places import FilePlace
 
-_here = threading.local()
+Aside = tuple[FilePlace, dict[str, bytes]]
 
 
-def read_aside(place: FilePlace, names: Sequence[str]) -> list[bytes | Exception]:
-    """Read objects, and keep those that could be read for `read_alone`; the errors of others are in their places."""
-    _here.place, _here.objects = ref(place), {}
+def read_aside(place: FilePlace, names: Sequence[str]) -> tuple[list[bytes | Exception], dict[str, bytes]]:
+    """Read objects, with the errors of others in their places; and those that `read_alone` may have again."""
+    task, objects = thread_place(), dict[str, bytes]()
+    task.aside = None
     each = getattr(place, "read_each", place.read_many)
     found: list[bytes | Exception] = list(each(names))
-    _here.objects.update((name, data) for name, data in zip(names, found, strict=True) if isinstance(data, bytes))
-    return found
+    if task.task is not None:  # outside a loader, nobody reads a batch again
+        objects.update((name, data) for name, data in zip(names, found, strict=True) if isinstance(data, bytes))
+        task.aside = (place, objects)
+    return found, objects
 
 
 def read_together(place: FilePlace, names: Sequence[str]) -> Iterator[bytes]:
@@ -34,8 +38,7 @@ def read_together(place: FilePlace, names: Sequence[str]) -> Iterator[bytes]:
     >>> list(read_together(place_of("."), []))
     []
     """
-    found = read_aside(place, names)
-    objects = _here.objects
+    found, objects = read_aside(place, names)
     for name, data in zip(names, found, strict=True):
         if isinstance(data, Exception):
             try:
@@ -45,12 +48,10 @@ def read_together(place: FilePlace, names: Sequence[str]) -> Iterator[bytes]:
         objects.pop(name, None)  # whoever fails now is not to get the same bytes again: they may be damaged
         yield data
         objects[name] = data
-    _here.objects = {}
+    objects.clear()
 
 
 def read_alone(place: FilePlace, name: str) -> bytes:
-    """An object: what this thread has set aside, or else from the place."""
-    if getattr(_here, "place", ref(read_alone))() is place and name in _here.objects:
-        data: bytes = _here.objects.pop(name)
-        return data
-    return place.read(name)
+    """An object: what this task has set aside, or else from the place."""
+    whose, objects = cast("Aside", thread_place().aside or (None, {}))
+    return objects.pop(name) if whose is place and name in objects else place.read(name)

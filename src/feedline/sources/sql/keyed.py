@@ -94,6 +94,12 @@ class Keyed:
             f"CAST({self.key} AS {self.database.text}) AS {self.key}"
         )
 
+    def _no_order(self, why: str, instead: str) -> OptionTypeError:
+        return OptionTypeError(
+            f"key {self.key!r} is of type {why}, so a stream could not go on after one: let the query convert it, "
+            f"such as {instead.format(self.key)} AS {self.key}"
+        )
+
     def rows(self, part: KeyRange, ends: Ends | None, start: Key | None, chunk: int, plainly: bool) -> Asked:
         """The rows of a part from a key on, in its order; the part is the range `ends`, or else decided by hash."""
         bound = Bound(self._style, self.params)
@@ -147,6 +153,8 @@ class Keyed:
         if batch is None:
             raise no_columns(self.database, self.query)
         about = batch.schema.field(0).metadata or {}
+        if b"MYSQL:no key" in about:
+            raise self._no_order(*about[b"MYSQL:no key"].decode().split("\0"))
         kind = (about.get(b"POSTGRESQL:type") or about.get(b"MYSQL:type", b"")).decode()
         kind = kind if re.fullmatch(r"\w+(\([\d, ]+\))?", kind) else ""
         return (batch.column(0)[0].as_py(), kind) if batch.num_rows else None

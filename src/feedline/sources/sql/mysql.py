@@ -32,8 +32,16 @@ STEP = 1024
 or 65,536. (fetchall() took 0.72 s.)"""
 BINARY = 63
 """The server's number for "no character set": the bytes are not a text."""
-UNSIGNED, COMPUTED = 32, 128
+UNSIGNED, COMPUTED, ENUM, SET = 32, 128, 256, 2048
 """Flags of a column; the second one only says so of a BIT."""
+NO_KEYS = {
+    "BIT": ("the server computes with it now as bits, now as digits", "{} + 0"),
+    "ENUM": ("it is ordered by number, and compared as a text", "CAST({} AS CHAR)"),
+    "SET": ("it is ordered by number, and compared as a text", "CAST({} AS CHAR)"),
+    "JSON": ("it is not ordered as a text is", "CAST({} AS CHAR)"),
+    "TIMESTAMP": ("when clocks are set back, two moments look the same", "UNIX_TIMESTAMP({})"),
+}
+"""Types in whose order a stream could not go on after a value: why, and what to write instead."""
 
 
 def _flag(text: str) -> bool:
@@ -52,6 +60,10 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "unix_socket": str,
 }
 """What may follow the ? of a URL: PyMySQL's names."""
+
+
+FILES = ("read_default_file", "ssl_ca", "ssl_cert", "ssl_key")
+"""Options that name a file, which has to be there."""
 
 
 class MySQL:
@@ -139,7 +151,7 @@ class _Column:
         elif code in (types.FLOAT, types.DOUBLE):
             self._kind = arrow.float64()
         elif code in (types.DECIMAL, types.NEWDECIMAL):
-            self._kind, written = arrow.string(), "DECIMAL(65, 30)"
+            self._kind, written = arrow.string(), f"DECIMAL(65, {field.scale})"  # another scale would cut long ones
         elif code in (types.DATETIME, types.TIMESTAMP):
             self._kind, written = arrow.timestamp("us"), "DATETIME(6)"
         elif code in (types.DATE, types.NEWDATE):
@@ -150,7 +162,11 @@ class _Column:
             is_text = code == types.JSON or field.charsetnr != BINARY
             self._kind = arrow.string() if is_text else arrow.binary()
         # The type to which a key of this column is cast, after it was written as a text; "" if it need not be.
-        self.field = arrow.field(self.name, self._kind, metadata={b"MYSQL:type": written.encode()})
+        about = {b"MYSQL:type": written.encode()}
+        if (name := _no_key(types, field)) is not None:
+            why, instead = NO_KEYS[name]
+            about[b"MYSQL:no key"] = f"{name}: {why}\0{instead}".encode()
+        self.field = arrow.field(self.name, self._kind, metadata=about)
 
     def array(self, values: Sequence[Any]) -> Any:
         """Values of it as an Arrow array."""
@@ -161,6 +177,14 @@ class _Column:
         except (self._arrow.ArrowException, OverflowError, TypeError) as error:  # 0000-00-00 comes as a text
             kinds = sorted({type(value).__name__ for value in values if value is not None})
             raise no_one_type(self.name, kinds, error, "CHAR") from error
+
+
+def _no_key(types: Any, field: Any) -> str | None:
+    """The name of a column's type, if a stream cannot go by it."""
+    for flag, name in ((ENUM, "ENUM"), (SET, "SET")):
+        if field.flags & flag and field.type_code in (types.STRING, types.VAR_STRING, types.ENUM, types.SET):
+            return name
+    return {types.BIT: "BIT", types.JSON: "JSON", types.TIMESTAMP: "TIMESTAMP"}.get(field.type_code)
 
 
 def _execute(cursor: Any, query: str, params: Params) -> None:
@@ -201,4 +225,6 @@ def connecting(url: str) -> dict[str, Any]:
             found[name] = OPTIONS[name](value)
         except ValueError:
             raise OptionError(f"url={address(url)!r}: {name} must be a whole number; got {value!r}") from None
+        if name in FILES and not os.path.isfile(found[name]):  # PyMySQL would ignore it, or not say which it is
+            raise OptionError(f"url={address(url)!r}: {name}: there is no file {found[name]}")
     return {"connect_timeout": CONNECT_TIMEOUT} | found
