@@ -1,16 +1,14 @@
 """Writes what the explorer's page needs: the words that are printed when something fails, from real runs.
 
-    python docs/make_explorer.py              # runs torch and feedline with faults (two minutes), then writes the page
-    python docs/make_explorer.py --page       # only the page
+    python docs/make_explorer.py              # runs torch and feedline with faults (two minutes)
 
-Takes: explorer_faults.py. Gives: src/feedline/diagnose/explorer/page/words.json, docs/explore.html.
+Takes: explorer_faults.py. Gives: src/feedline/diagnose/explorer/page/words.json.
 Promises: what is kept was printed, except that process ids, addresses, paths and seconds are replaced; a run that does
 not end is ended after `PATIENCE` seconds, and that is said. Not its job: showing it (page/failures.js).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -19,8 +17,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from feedline.diagnose.explorer.bundle import page_with
 
 DOCS = Path(__file__).parent
 WORDS = DOCS.parent / "src/feedline/diagnose/explorer/page/words.json"
@@ -85,15 +81,11 @@ def compact(lines: list[str]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="only the page, with the words as they are")
-    if not parser.parse_args().page:
-        words = {
-            fault: {side: [recorded(side, fault, each) for each in options] for side, options in sides.items()}
-            for fault, sides in RUNS.items()
-        }
-        WORDS.write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (DOCS / "explore.html").write_text(page_with(), encoding="utf-8")
+    words = {
+        fault: {side: [recorded(side, fault, each) for each in options] for side, options in sides.items()}
+        for fault, sides in RUNS.items()
+    }
+    WORDS.write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Builds the site: `make docs`, or `python docs/make_site.py [folder]` (default: build).
 
-Takes: docs/*.md and what they show, notebooks, CONTRIBUTING.md, CHANGELOG.md, examples/*.py, docstrings, zensical.toml.
+Takes: docs/*.md and what they show, notebooks, CONTRIBUTING.md, CHANGELOG.md, examples/*.py, docstrings, the explorer,
+zensical.toml.
 Gives: `pages`, all of it as Markdown in one folder, and `site`, made from it by Zensical.
 Promises: no network; a link that leads nowhere is an error. Not its job: what the reference says (reference_pages.py,
 and docstrings by mkdocstrings).
@@ -18,15 +19,16 @@ import sys
 from pathlib import Path
 
 import reference_pages
+from feedline.diagnose.explorer.bundle import page_with
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-SHOWN = {".md", ".svg", ".png", ".html", ".js", ".css", ".ipynb"}
+SHOWN = {".md", ".svg", ".png", ".js", ".css", ".ipynb"}
 """What is copied from docs/: not the scripts beside them, nor what was measured."""
 EXPLORER = """
 ## Here it is
 
-<iframe src="../explore.html" title="The explorer" width="100%" height="900" loading="lazy"></iframe>
+<iframe src="explore.html" title="The explorer" width="100%" height="900" loading="lazy"></iframe>
 """
 
 
@@ -47,6 +49,7 @@ def write_pages(folder: Path) -> None:
         if path.suffix in SHOWN - {".md"}:
             (folder / path.relative_to(DOCS)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, folder / path.relative_to(DOCS))
+    (folder / "explore.html").write_text(page_with(), encoding="utf-8")
 
 
 def within_the_site(text: str) -> str:

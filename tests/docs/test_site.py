@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT
 
+from feedline.diagnose.explorer.bundle import page_with
 from feedline.machine import rank_questions
 from feedline.workers import freed_memory, one_thread
 
@@ -45,6 +46,12 @@ def test_every_generated_page_is_in_the_navigation_or_listed(built: Path) -> Non
     for path in (built / "pages").glob("*/*.md"):
         name = path.relative_to(built / "pages").as_posix()
         assert f'"{name}"' in NAV or f"({path.name})" in listed
+
+
+def test_the_explorer_is_on_it(built: Path) -> None:
+    page = (built / "site" / "explorer" / "index.html").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'<iframe src="?([^\s">]+)', page)
+    assert (built / "site" / "explorer" / shown).read_text(encoding="utf-8") == page_with()
 
 
 def test_the_scripts_that_make_it_do_what_their_examples_say() -> None:
