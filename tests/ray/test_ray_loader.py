@@ -18,6 +18,8 @@ import feedline.torch
 from feedline.errors import OptionError, OptionTypeError, ShippingError, WorkerDied
 
 RAY: dict[str, Any] = {"num_workers": 2, "workers": "ray"}
+HERE: dict[str, Any] = {"num_workers": 2, "workers": "thread"}
+"""Not processes: this one has Ray's threads, and what is forked from it may find a lock of theirs taken for ever."""
 
 
 def plain(batch: Any) -> Any:
@@ -51,7 +53,7 @@ def test_every_batch_is_that_of_a_local_run(front: Any, persistent: bool) -> Non
         return front(Drawing(100, 5000), **options, **seed, **generator, **more)
 
     assert run(made(persistent_workers=persistent, **RAY), 2) == run(
-        made(persistent_workers=persistent, num_workers=2), 2
+        made(persistent_workers=persistent, **HERE), 2
     )
 
 
@@ -84,7 +86,7 @@ def test_a_stream_and_its_state() -> None:
     def made(**more: Any) -> Any:
         return feedline.DataLoader(Stream(100), 6, shuffle_buffer=10, seed=3, **more)
 
-    whole = run(made(num_workers=2))
+    whole = run(made(**HERE))
     with made(**RAY) as loader:
         first = [plain(batch) for _, batch in zip(range(7), loader, strict=False)]
         state = loader.state_dict()
@@ -137,7 +139,7 @@ def test_a_worker_that_dies_once_loses_nothing(tmp_path: Path) -> None:
 def test_a_stream_is_read_on_from_its_place(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="ended while reading element"):
         found = run(feedline.DataLoader(Stream(100, tmp_path), 6, seed=3, **RAY))
-    assert found == run(feedline.DataLoader(Stream(100), 6, seed=3, num_workers=2))
+    assert found == run(feedline.DataLoader(Stream(100), 6, seed=3, **HERE))
 
 
 @thorough
