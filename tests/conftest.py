@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from multiprocessing import forkserver
 
 import pytest
@@ -72,8 +73,20 @@ def pytest_unconfigure() -> None:
     faulthandler.cancel_dump_traceback_later()
 
 
+EXAMPLES_NEED = {
+    "feedline.loader.DataLoader.draw": find_spec("matplotlib") is not None,
+    # Their last line is a note, which Python 3.10 does not know and pytest prints there all the same.
+    "feedline.errors.CollateError": sys.version_info >= (3, 11),
+    "feedline.errors.CollateTypeError": sys.version_info >= (3, 11),
+}
+"""Docstrings' examples that do not run on every Python of `make test-pythons`, which has the core alone."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is marked `thorough` takes long and says little that the others do not: `make test-all` runs it."""
+    for item in items:
+        if not EXAMPLES_NEED.get(item.name, True):
+            item.add_marker(pytest.mark.skip(reason="it needs matplotlib, or Python 3.11"))
     if ALL_TESTS:
         return
     left_out = [item for item in items if item.get_closest_marker("thorough")]

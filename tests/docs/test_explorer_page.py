@@ -58,6 +58,8 @@ RUNS = [
 def test_the_words_are_still_those_that_are_printed(
     make_explorer: ModuleType, side: str, fault: str, number: int
 ) -> None:
+    if fault == "corrupt" and sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 prints no notes")
     kept = json.loads(make_explorer.WORDS.read_text(encoding="utf-8"))[fault][side][number]
     patience = 600 if kept["ended"] else 120  # what hangs must have come as far as that
     now = make_explorer.recorded(side, fault, kept["options"], patience)

@@ -52,9 +52,7 @@ def test_every_batch_is_that_of_a_local_run(front: Any, persistent: bool) -> Non
         generator = {} if seed else {"generator": feedline.torch.torch.Generator().manual_seed(7)}
         return front(Drawing(100, 5000), **options, **seed, **generator, **more)
 
-    assert run(made(persistent_workers=persistent, **RAY), 2) == run(
-        made(persistent_workers=persistent, **HERE), 2
-    )
+    assert run(made(persistent_workers=persistent, **RAY), 2) == run(made(persistent_workers=persistent, **HERE), 2)
 
 
 def test_batches_can_be_written_to_and_kept() -> None:
