@@ -598,10 +598,8 @@ def test_another_datasets_samples_are_not_used(tmp_path: Path, data: Decoding) -
 
 
 def test_what_cannot_be_told_needs_a_key(tmp_path: Path, data: Decoding) -> None:
-    import threading
-
-    data.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(OptionTypeError, match=r"because of Decoding.*lock cannot be pickled.*Pass key="):
+    data.told = (each for each in ())  # type: ignore[attr-defined]
+    with pytest.raises(OptionTypeError, match=r"because of Decoding\.told: generator cannot be pickled.*Pass key="):
         cached(data, tmp_path)
     cached(data, tmp_path, key="v1")[0]
     cached(data, tmp_path, key="v1")[0]

@@ -34,7 +34,7 @@ def globals_in(code: CodeType) -> set[str]:
     ['len']
     """
     found = (each for inner in inner_codes(code) for each in dis.get_instructions(inner))
-    return {each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return {each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")}
 
 
 def names_in(code: CodeType) -> set[str]:
@@ -91,7 +91,8 @@ def version_of(package: str) -> str | None:
     if package not in _versions:
         found = None
         if _is_installed(file) or package == "feedline":
-            names = packages_distributions().get(package, [])
-            found = version(names[0]) if names else "0"
+            names = sorted(set(packages_distributions().get(package, [])))
+            nameless = "0" if package == "feedline" else None  # a file that was copied there has no version
+            found = " ".join(f"{name} {version(name)}" for name in names) or nameless
         _versions[package] = found
     return _versions[package]
