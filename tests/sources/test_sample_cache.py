@@ -7,6 +7,7 @@ import errno
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -414,22 +415,44 @@ class Drawing(Decoding):
         self.name = name
 
     def __getitem__(self, index: int) -> Any:
-        return random.random() if self.name == "random" else np.random.rand()
+        drawn = {"random": random.random, "numpy.random": np.random.rand, "feedline.rng()": lambda: rng().random()}
+        return {"x": drawn[self.name]()}
 
 
-@pytest.mark.parametrize("name", ["random", "numpy.random"])
+@pytest.mark.parametrize("name", ["random", "numpy.random", "feedline.rng()"])
 def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
-    said = rf"^sample 0 .*draws from {name} while it is kept"
+    said = rf"^sample 0 .*draws from {re.escape(name)} while it is kept"
     data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
     with pytest.warns(UserWarning, match=said) as told:
         data[0], data[1]
     assert len(told) == 1
     with pytest.warns(UserWarning, match=said):
         cached(data.dataset, tmp_path / "two").__getitems__([0, 1])
-    with pytest.warns(UserWarning, match=said):
-        materialize(data.dataset, tmp_path / "three", progress=False)
+    for format in ("cache", "tar", "parquet"):
+        with pytest.warns(UserWarning, match=said) as told:
+            materialize(data.dataset, tmp_path / format, format=format, progress=False)
+        assert len(told) == 1
     with pytest.warns(UserWarning, match=said), DataLoader(cached(data.dataset, tmp_path / "four"), 2) as loader:
         next(iter(loader))
+
+
+def test_a_window_that_is_drawn_is_warned_of(tmp_path: Path) -> None:
+    """All epochs would have this one of each recording."""
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "a.flac", np.zeros(8000), 8000)
+    with pytest.warns(UserWarning, match=r"^sample 0 draws from feedline.rng\(\) while it is kept"):
+        materialize(SoundDataset([tmp_path / "a.flac"], seconds=0.1), tmp_path / "out", progress=False)
+
+
+def test_who_draws_before_it_reads_what_is_kept_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
+    kept = cached(data, tmp_path / "out")
+
+    class Choosing(Decoding):
+        def __getitem__(self, index: int) -> Any:
+            return kept[int(rng().integers(COUNT))]
+
+    with DataLoader(Choosing(tmp_path / "read"), 5) as loader:
+        assert len(list(loader)) == 6
 
 
 def test_a_draw_outside_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
