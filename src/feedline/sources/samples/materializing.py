@@ -25,11 +25,11 @@ from feedline.datasets import read_samples
 from feedline.errors import OptionError, OptionTypeError
 from feedline.errors.checks import check_choice, check_flag, check_whole
 from feedline.sources.samples.parquet_shards import ParquetShards
+from feedline.sources.samples.records import pack
 from feedline.sources.samples.sample_cache import UNBOUNDED, CachedDataset, cached
-from feedline.sources.tar.index import SUFFIX
+from feedline.sources.tar.index import SUFFIX, replace_with
 from feedline.sources.tar.samples import OWN_FIELDS
 from feedline.sources.tar.tar_values import is_read_as_value
-from feedline.sources.tar.unfinished import unfinished
 from feedline.sources.tar.writer import TarWriter
 
 CHUNK = 64
@@ -127,9 +127,9 @@ class _Writing:
         self._bar.more(found)
         for samples in self._samples(missing):
             for index, sample in samples:
-                data._kept(index, sample)
-        if store.problem is not None:
-            raise store.problem
+                store.write(index, pack(sample))
+            if store.problem is not None:  # what is read from here on would be read for nothing
+                raise store.problem
         return found
 
     def into_shards(self, out: Path, format: str, per_shard: int) -> int:
@@ -197,10 +197,7 @@ def _claim(out: Path, manifest: dict[str, Any]) -> None:
     others = [each.name for each in out.glob(f"*.{manifest['format']}")]
     if others:
         raise OptionError(f"{out} has files that materialize did not write ({others[0]}, …): give another folder")
-    file, new = unfinished(path)
-    with file:
-        file.write(json.dumps(manifest).encode())
-    os.replace(new, path)
+    replace_with(path, json.dumps(manifest).encode())
 
 
 def _fields(index: int, sample: Any) -> dict[str, Any]:
