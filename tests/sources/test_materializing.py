@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import resource
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,11 @@ def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any,
         got = [(each["x.npy"], each["label.cls"], each["name.txt"]) for each in map(shards.__getitem__, range(200))]
         assert plain(got) == plain([tuple(rows(number).values()) for number in range(200)])
     assert not [*out.glob("*.new")]
+
+
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    with pytest.raises(OptionError, match=r'out is an empty text; write "." for the current folder'):
+        materialize([1], "", progress=False)
 
 
 def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
@@ -208,3 +215,36 @@ def test_what_parquet_takes_comes_back_and_the_rest_is_refused_by_name(rows: lis
         batch = data.__getbatch__(np.arange(len(data)), np.empty)
         if batch is not NotImplemented:
             assert all(exact(batch[name][at]) == row[name] for at, row in enumerate(expected) for name in row)
+
+
+@pytest.fixture
+def short_files() -> Iterator[Callable[[int], None]]:
+    """Files may have this many bytes, as if the disk were full then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("most", [30_000, 82_500])
+@pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
+def test_a_full_disk_leaves_nothing_that_stays(
+    tmp_path: Path, short_files: Callable[[int], None], format: str, most: int
+) -> None:
+    """Full in the middle of a shard, or at its very end, which is still in a buffer when all samples were written."""
+    data = [{"x": np.full(3_000, number, np.uint8)} for number in range(40)]
+    options: dict[str, Any] = {"format": format, "per_shard": 20, "progress": False}
+    short_files(most)
+    with suppress(OSError):
+        materialize(data, tmp_path, **options)
+    short_files(resource.RLIM_INFINITY)
+    assert not [*tmp_path.glob(".*")]
+    assert materialize(data, tmp_path, **options).samples == 40
+    assert not [*tmp_path.glob(".*")]
+
+
+def test_a_full_disk_is_said(tmp_path: Path, short_files: Callable[[int], None]) -> None:
+    short_files(0)
+    for format in ("cache", "tar", "parquet"):
+        with pytest.raises(OSError, match="File too large"):
+            materialize([{"x": 1}], tmp_path / format, format=format, progress=False)
+        assert not [*(tmp_path / format).glob(".*")]

@@ -643,8 +643,20 @@ def test_memory_is_bounded_and_what_was_used_last_stays() -> None:
         assert memory._segment.used() - before <= bound
     kept = [number for number in range(300) if memory.read(number) is not None]
     assert {0, 299} < set(kept)
-    assert 100 <= len(kept) <= 128
+    assert 200 <= len(kept) <= 256
     assert all(bytes(memory.read(number) or b"") == bytes([number % 256]) * 2_000 for number in kept)
+
+
+@pytest.mark.parametrize("size", [9_000, 20_000, 30_000])
+def test_samples_that_are_large_beside_a_pack_leave_no_room_unused(size: int) -> None:
+    """Of packs that hold one or three of them, the rest counts as free."""
+    memory = PackMemory(f"large {size}", 200, int(1.3 * 200 * size))
+    for number in range(200):
+        memory.write(number, bytes(size))
+    assert sum(memory.has(number) for number in range(200)) == 200
+    for number in range(200):
+        memory.write(number, bytes(size))
+    assert memory._segment.used() <= memory.max_bytes + 200 * ENTRY.size + 4096
 
 
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
@@ -818,7 +830,8 @@ def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ((range(3), 7), OptionTypeError, 'where must be a folder or "memory"; got 7'),
+        ((range(3), 7), OptionTypeError, 'where must be the path of a folder or "memory"; got 7'),
+        ((range(3), ""), OptionError, 'where is an empty text; write "." for the current folder'),
         ((iter([1]), "/tmp/x"), TypeError, "has no length"),
         ((range(3), "/tmp/x", {"max_bytes": 0}), OptionError, "max_bytes"),
         ((range(3), "/tmp/x", {"key": 3}), OptionTypeError, "key must be a text"),

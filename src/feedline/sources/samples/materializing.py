@@ -23,7 +23,7 @@ import numpy as np
 
 from feedline.datasets import read_samples
 from feedline.errors import OptionError, OptionTypeError
-from feedline.errors.checks import check_choice, check_flag, check_whole
+from feedline.errors.checks import check_choice, check_flag, check_folder, check_whole
 from feedline.sources.samples.parquet_shards import ParquetShards
 from feedline.sources.samples.records import pack
 from feedline.sources.samples.sample_cache import UNBOUNDED, CachedDataset, cached
@@ -99,7 +99,7 @@ def materialize(
     check_choice("format", format, ("cache", "tar", "parquet"))
     check_whole("per_shard", per_shard, least=1)
     check_whole("num_threads", num_threads, least=1)
-    out = Path(out).absolute()
+    out = Path(check_folder("out", out)).absolute()
     data = cached(dataset, out, max_bytes=UNBOUNDED, key=key)
     bar = _Bar(len(data), check_flag("progress", progress))
     writing = _Writing(data, num_threads, bar)

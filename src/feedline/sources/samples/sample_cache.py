@@ -35,7 +35,7 @@ from feedline.datasets import (
 )
 from feedline.datasets.reading import position
 from feedline.errors import OptionError, OptionTypeError
-from feedline.errors.checks import check_whole
+from feedline.errors.checks import check_folder, check_whole
 from feedline.randomness.rng import times_asked
 from feedline.randomness.states import global_states
 from feedline.sources.samples.identity import identity_of
@@ -44,7 +44,7 @@ from feedline.sources.samples.pack_memory import PackMemory
 from feedline.sources.samples.packs import Packs
 from feedline.sources.samples.records import gather, pack, unpack
 
-FORMAT = "3"
+FORMAT = "4"
 UNBOUNDED = 1 << 62
 WATCHED = 20
 """Reads of a process that are watched for draws from global generators: with torch, each takes 0.35 ms longer."""
@@ -197,10 +197,9 @@ def cached(
     identity = _identity(dataset, count, key)
     if where == "memory":
         return CachedDataset(dataset, PackMemory(identity, count, bound))
-    if not isinstance(where, str | os.PathLike):
-        raise OptionTypeError(f'where must be a folder or "memory"; got {where!r}')
-    Path(where).mkdir(parents=True, exist_ok=True)
-    return CachedDataset(dataset, PackFolder(Path(where).absolute(), identity, count, bound or UNBOUNDED))
+    folder = Path(check_folder("where", where, otherwise=' or "memory"')).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return CachedDataset(dataset, PackFolder(folder, identity, count, bound or UNBOUNDED))
 
 
 def _identity(dataset: Any, count: int, key: str | None) -> str:
