@@ -178,7 +178,7 @@ class _Looking:
             self.at(type(thing), path, depth + 1)
             self.at(parts, path, depth + 1)
         elif type(thing) in HOLDS:
-            self.at(HOLDS[type(thing)](thing), path, depth + 1)
+            self.at(_held(thing, path), path, depth + 1)
         else:
             self._instance(thing, path, depth)
 
@@ -314,6 +314,13 @@ class _Looking:
 def _is_code(value: Any) -> bool:
     """Is it a method, though no function? A special method may be cached, or partial."""
     return callable(value) or wrapped(value) is not None
+
+
+def _held(thing: Any, path: str) -> Any:
+    try:
+        return HOLDS[type(thing)](thing)
+    except Exception as error:  # a memoryview that was released
+        raise _untold(path, f"what the {type(thing).__name__} holds cannot be read: {error}") from error
 
 
 def _files_of(dataset: Any, path: str) -> list[Path]:
