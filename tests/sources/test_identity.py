@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import kinds_of_values
@@ -18,6 +20,7 @@ from kinds_of_values import VALUES, Holding, identities
 from feedline import OptionTypeError, cached
 from feedline.datasets import MappedDataset
 from feedline.sources import FilesDataset, FolderDataset, ParquetDataset, SoundDataset, TarDataset, TarWriter
+from feedline.sources.samples import code_names
 from feedline.sources.samples.identity import identity_of
 
 
@@ -158,3 +161,23 @@ def test_files_that_cannot_be_told_are_named() -> None:
 
     with pytest.raises(OptionTypeError, match=r"Forgotten\.local_files\(\) fails: .*Pass key="):
         identity_of([Forgotten()])
+
+
+def test_a_class_of_a_users_own_extension_counts_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / f"compiled_here{EXTENSION_SUFFIXES[0]}"
+    file.touch()
+    module = ModuleType("compiled_here")
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "compiled_here", module)
+    kind = type("Compiled", (), {"__module__": "compiled_here"})
+    before = identity_of([kind()])
+    assert identity_of([kind()]) == before
+    os.utime(file, (1, 1))
+    assert identity_of([kind()]) != before
+
+
+def test_the_version_of_a_library_counts_where_it_does_not_say_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Python 3.10 almost none does."""
+    monkeypatch.setattr(code_names, "packages_distributions", dict)
+    monkeypatch.setattr(code_names, "_versions", {})
+    assert code_names.version_of("numpy") == f"numpy {np.__version__}"

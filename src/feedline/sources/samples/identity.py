@@ -20,6 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
@@ -42,6 +43,7 @@ from feedline.sources.samples.made_of import (
     begin_of,
     beside,
     code_file,
+    extension_of,
     is_of_files,
     module_of,
     reduced,
@@ -53,7 +55,12 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), type(Not
 _DEEPEST = 50
 _MANY = 100
 _SHOWN = {int, str, float, bool}
-_OF_THE_CLASS = (GetSetDescriptorType, MemberDescriptorType, type(vars(ABC)["_abc_impl"]))
+_OF_THE_CLASS = (
+    ClassMethodDescriptorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    type(vars(ABC)["_abc_impl"]),
+)
 _MADE = 1 << 9
 """The flag of classes that are made while a program runs (Py_TPFLAGS_HEAPTYPE)."""
 _DRAWING = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
@@ -197,6 +204,10 @@ class _Looking:
             raise _untold(path, f"the module {module} has no file")
         self._file(file)
 
+    def _compiled(self, module: Any) -> None:
+        if isinstance(module, str) and (file := extension_of(module)) is not None:
+            self._file(file)
+
     def _module(self, module: ModuleType, path: str) -> None:
         """A module that is held, not named: of a user's own, all that is in its file may be meant."""
         if self._library(module.__name__, module.__name__):
@@ -247,6 +258,7 @@ class _Looking:
             raise _untold(path, f"{type(thing).__name__} cannot be pickled: no module has it as {name}")
         if not self._library(module, name):
             self._add(module)
+            self._compiled(module)
             self.at(beside(thing), path, depth + 1)
 
     def _class(self, kind: type, path: str, depth: int) -> None:
@@ -255,6 +267,7 @@ class _Looking:
         for owner in kind.__mro__:
             is_nowheres = owner.__module__ == "builtins" and owner.__flags__ & _MADE  # by `exec` without a __name__
             if is_nowheres or not self._library(owner.__module__, owner.__qualname__):
+                self._compiled(owner.__module__)
                 for name, value in sorted(vars(owner).items()):
                     is_special = name.startswith("__") and name.endswith("__")
                     if isinstance(value, FunctionType):

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cached_property, partialmethod
+from importlib.machinery import EXTENSION_SUFFIXES
 from operator import attrgetter
 from pathlib import Path
 from struct import Struct
@@ -76,6 +77,12 @@ def code_file(module: str) -> Path | None:
     """The file of a module whose functions have no code that could be looked at."""
     file = ask(sys.modules.get(module), "__file__")
     return Path(file) if isinstance(file, str) else None
+
+
+def extension_of(module: str) -> Path | None:
+    """The file of a module that was compiled: its classes have no code that could be looked at, either."""
+    file = code_file(module)
+    return file if file is not None and file.name.endswith(tuple(EXTENSION_SUFFIXES)) else None
 
 
 def is_of_files(thing: Any) -> bool:
