@@ -92,8 +92,10 @@ class TestAsAPlace:
     def test_options(self, far: Counted, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="max_bytes must be at least 1"):
             CachedPlace(far, tmp_path, max_bytes=0)
-        with pytest.raises(OptionError, match="folder must be a path"):
+        with pytest.raises(OptionError, match="folder must be the path of a folder; got 7"):
             CachedPlace(far, 7, max_bytes=1)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match="folder is an empty text"):
+            CachedPlace(far, "", max_bytes=1)
 
 
 class TestWithinItsBound:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import resource
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from contract import plain
+from contract import MapContract, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -65,13 +67,13 @@ def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any,
     assert done.samples == 200
     assert done.found == 128
     assert done.bytes > 200 * 16
+    assert re.search(r"; read in \S+ s instead of \S+ s each epoch \(one thread\)$", str(done))
     again = materialize(data, out, key="rows", **options)
     assert (again.found, str(again).split(";")[0]) == (200, "0 samples written, 200 were there")
     if format == "cache":
         before = data.reads()
         assert plain(list(cached(data, out, key="rows"))) == plain([rows(number) for number in range(200)])
         assert data.reads() == before
-        assert "instead of" in str(done)
     elif format == "parquet":
         read = ParquetDataset(f"{out}/*.parquet")
         assert plain([read[number] for number in range(200)]) == plain([rows(number) for number in range(200)])
@@ -80,6 +82,44 @@ def test_what_was_written_ahead_is_not_read_again(tmp_path: Path, fails_at: Any,
         got = [(each["x.npy"], each["label.cls"], each["name.txt"]) for each in map(shards.__getitem__, range(200))]
         assert plain(got) == plain([tuple(rows(number).values()) for number in range(200)])
     assert not [*out.glob("*.new")]
+
+
+SHARDS: dict[str, Any] = {"per_shard": 4, "progress": False}
+
+
+class TestWrittenAsTar(MapContract):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Any:
+        materialize([rows(number) for number in range(10)], tmp_path, format="tar", **SHARDS)
+        return TarDataset(f"{tmp_path}/*.tar")
+
+    @pytest.fixture
+    def expected(self, tmp_path: Path) -> list[Any]:
+        named = [(number, rows(number)) for number in range(10)]
+        own = [{"__key__": f"{number:09}", "__url__": f"{tmp_path}/{number // 4:06}.tar"} for number in range(10)]
+        return [{**own[n], "label.cls": row["label"], "name.txt": row["name"], "x.npy": row["x"]} for n, row in named]
+
+
+class TestWrittenAsParquet(MapContract):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Any:
+        materialize([rows(number) for number in range(10)], tmp_path, format="parquet", **SHARDS)
+        return ParquetDataset(f"{tmp_path}/*.parquet")
+
+    @pytest.fixture
+    def expected(self) -> list[Any]:
+        return [rows(number) for number in range(10)]
+
+
+def test_a_folder_that_looks_like_a_pattern_is_written(tmp_path: Path) -> None:
+    for format in ("tar", "parquet"):
+        done = materialize([{"x": 1}], tmp_path / "a{b,c}" / format, format=format, progress=False)
+        assert (done.samples, done.after) == (1, 0)
+
+
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    with pytest.raises(OptionError, match=r'out is an empty text; write "." for the current folder'):
+        materialize([1], "", progress=False)
 
 
 def test_shards_of_something_else_are_refused(tmp_path: Path) -> None:
@@ -208,3 +248,36 @@ def test_what_parquet_takes_comes_back_and_the_rest_is_refused_by_name(rows: lis
         batch = data.__getbatch__(np.arange(len(data)), np.empty)
         if batch is not NotImplemented:
             assert all(exact(batch[name][at]) == row[name] for at, row in enumerate(expected) for name in row)
+
+
+@pytest.fixture
+def short_files() -> Iterator[Callable[[int], None]]:
+    """Files may have this many bytes, as if the disk were full then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("most", [30_000, 82_500])
+@pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
+def test_a_full_disk_leaves_nothing_that_stays(
+    tmp_path: Path, short_files: Callable[[int], None], format: str, most: int
+) -> None:
+    """Full in the middle of a shard, or at its very end, which is still in a buffer when all samples were written."""
+    data = [{"x": np.full(3_000, number, np.uint8)} for number in range(40)]
+    options: dict[str, Any] = {"format": format, "per_shard": 20, "progress": False}
+    short_files(most)
+    with suppress(OSError):
+        materialize(data, tmp_path, **options)
+    short_files(resource.RLIM_INFINITY)
+    assert not [*tmp_path.glob(".*")]
+    assert materialize(data, tmp_path, **options).samples == 40
+    assert not [*tmp_path.glob(".*")]
+
+
+def test_a_full_disk_is_said(tmp_path: Path, short_files: Callable[[int], None]) -> None:
+    short_files(0)
+    for format in ("cache", "tar", "parquet"):
+        with pytest.raises(OSError, match="File too large"):
+            materialize([{"x": 1}], tmp_path / format, format=format, progress=False)
+        assert not [*(tmp_path / format).glob(".*")]

@@ -7,6 +7,7 @@ import errno
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -414,22 +415,44 @@ class Drawing(Decoding):
         self.name = name
 
     def __getitem__(self, index: int) -> Any:
-        return random.random() if self.name == "random" else np.random.rand()
+        drawn = {"random": random.random, "numpy.random": np.random.rand, "feedline.rng()": lambda: rng().random()}
+        return {"x": drawn[self.name]()}
 
 
-@pytest.mark.parametrize("name", ["random", "numpy.random"])
+@pytest.mark.parametrize("name", ["random", "numpy.random", "feedline.rng()"])
 def test_a_draw_from_a_global_generator_is_warned_of(tmp_path: Path, name: str) -> None:
-    said = rf"^sample 0 .*draws from {name} while it is kept"
+    said = rf"^sample 0 .*draws from {re.escape(name)} while it is kept"
     data = cached(Drawing(tmp_path / "read", name), tmp_path / "one")
     with pytest.warns(UserWarning, match=said) as told:
         data[0], data[1]
     assert len(told) == 1
     with pytest.warns(UserWarning, match=said):
         cached(data.dataset, tmp_path / "two").__getitems__([0, 1])
-    with pytest.warns(UserWarning, match=said):
-        materialize(data.dataset, tmp_path / "three", progress=False)
+    for format in ("cache", "tar", "parquet"):
+        with pytest.warns(UserWarning, match=said) as told:
+            materialize(data.dataset, tmp_path / format, format=format, progress=False)
+        assert len(told) == 1
     with pytest.warns(UserWarning, match=said), DataLoader(cached(data.dataset, tmp_path / "four"), 2) as loader:
         next(iter(loader))
+
+
+def test_a_window_that_is_drawn_is_warned_of(tmp_path: Path) -> None:
+    """All epochs would have this one of each recording."""
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "a.flac", np.zeros(8000), 8000)
+    with pytest.warns(UserWarning, match=r"^sample 0 draws from feedline.rng\(\) while it is kept"):
+        materialize(SoundDataset([tmp_path / "a.flac"], seconds=0.1), tmp_path / "out", progress=False)
+
+
+def test_who_draws_before_it_reads_what_is_kept_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
+    kept = cached(data, tmp_path / "out")
+
+    class Choosing(Decoding):
+        def __getitem__(self, index: int) -> Any:
+            return kept[int(rng().integers(COUNT))]
+
+    with DataLoader(Choosing(tmp_path / "read"), 5) as loader:
+        assert len(list(loader)) == 6
 
 
 def test_a_draw_outside_is_not_warned_of(tmp_path: Path, data: Decoding) -> None:
@@ -598,10 +621,8 @@ def test_another_datasets_samples_are_not_used(tmp_path: Path, data: Decoding) -
 
 
 def test_what_cannot_be_told_needs_a_key(tmp_path: Path, data: Decoding) -> None:
-    import threading
-
-    data.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(OptionTypeError, match=r"because of Decoding.*lock cannot be pickled.*Pass key="):
+    data.told = (each for each in ())  # type: ignore[attr-defined]
+    with pytest.raises(OptionTypeError, match=r"because of Decoding\.told: generator cannot be pickled.*Pass key="):
         cached(data, tmp_path)
     cached(data, tmp_path, key="v1")[0]
     cached(data, tmp_path, key="v1")[0]
@@ -622,8 +643,20 @@ def test_memory_is_bounded_and_what_was_used_last_stays() -> None:
         assert memory._segment.used() - before <= bound
     kept = [number for number in range(300) if memory.read(number) is not None]
     assert {0, 299} < set(kept)
-    assert 100 <= len(kept) <= 128
+    assert 200 <= len(kept) <= 256
     assert all(bytes(memory.read(number) or b"") == bytes([number % 256]) * 2_000 for number in kept)
+
+
+@pytest.mark.parametrize("size", [9_000, 20_000, 30_000])
+def test_samples_that_are_large_beside_a_pack_leave_no_room_unused(size: int) -> None:
+    """Of packs that hold one or three of them, the rest counts as free."""
+    memory = PackMemory(f"large {size}", 200, int(1.3 * 200 * size))
+    for number in range(200):
+        memory.write(number, bytes(size))
+    assert sum(memory.has(number) for number in range(200)) == 200
+    for number in range(200):
+        memory.write(number, bytes(size))
+    assert memory._segment.used() <= memory.max_bytes + 200 * ENTRY.size + 4096
 
 
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
@@ -797,7 +830,8 @@ def test_a_writer_killed_at_any_line_leaves_nothing_damaged(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ((range(3), 7), OptionTypeError, 'where must be a folder or "memory"; got 7'),
+        ((range(3), 7), OptionTypeError, 'where must be the path of a folder or "memory"; got 7'),
+        ((range(3), ""), OptionError, 'where is an empty text; write "." for the current folder'),
         ((iter([1]), "/tmp/x"), TypeError, "has no length"),
         ((range(3), "/tmp/x", {"max_bytes": 0}), OptionError, "max_bytes"),
         ((range(3), "/tmp/x", {"key": 3}), OptionTypeError, "key must be a text"),

@@ -178,3 +178,21 @@ def test_arrays_that_lie() -> None:
     with pytest.raises(SourceError, match="only unpickling can read"):
         decode_plain(stream.getvalue(), "npy")
     assert decode_plain(b"cposix\nsystem\n", "pkl") == b"cposix\nsystem\n"
+
+
+def test_a_shard_that_could_not_be_finished_is_not_replaced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    writer = TarWriter(tmp_path / "%03d.tar", max_count=1)
+    writer.write({"__key__": "a", "cls": 0})
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        writer.write({"__key__": "b", "cls": 1})
+    monkeypatch.undo()
+    with pytest.raises(OptionError, match="the TarWriter is closed"):
+        writer.write({"__key__": "c", "cls": 2})
+    writer.close()
+    assert not [*tmp_path.iterdir()]

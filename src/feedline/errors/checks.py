@@ -82,6 +82,16 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def check_folder(name: str, value: Any, otherwise: str = "") -> str:
+    """The path of a folder. An empty text is a variable that was not set, and would mean the current folder."""
+    if not isinstance(value, str | os.PathLike):
+        raise OptionTypeError(f"{name} must be the path of a folder{otherwise}; got {value!r}")
+    path = os.fsdecode(value)
+    if not path:
+        raise OptionError(f'{name} is an empty text; write "." for the current folder')
+    return path
+
+
 def check_file(name: str, value: Any) -> str | None:
     """The path of a file that can be written to, or None; checked now, not hours later at the first write."""
     if value is None:

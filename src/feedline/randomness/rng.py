@@ -142,6 +142,8 @@ class SamplePlace:
     ask, so the loop that reads them need not say so at each of them."""
     latest = -1
     """The place that it returned last."""
+    asked = 0
+    """How often `rng()` was called here, outside a loader, too."""
     many: tuple[int, Callable[[int], Key]] | None = None
     """How many samples are being read at once, and a function from a sample's place to its key."""
     aside: object = None
@@ -303,11 +305,9 @@ def enter_one_of(place: int, indices: Sequence[int]) -> None:
         here.sample = (indices[place],)
 
 
-def has_drawn() -> bool:
-    """Has the sample being read asked for its generator?"""
-    here = _here()
-    here.look()
-    return bool(here.generators)
+def times_asked() -> int:
+    """How often this thread or coroutine has asked for a generator: if it is more than before, something was drawn."""
+    return _here().asked
 
 
 def rng(index: SupportsIndex | None = None) -> np.random.Generator:
@@ -330,6 +330,7 @@ def rng(index: SupportsIndex | None = None) -> np.random.Generator:
     True
     """
     here = _coroutine.get() or _thread.reading.place
+    here.asked += 1
     if (task := here.task) is None:
         return np.random.default_rng()
     here.look()

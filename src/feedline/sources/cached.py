@@ -15,7 +15,7 @@ from builtins import list as list_of
 from collections.abc import Sequence
 
 from feedline.errors import OptionTypeError
-from feedline.errors.checks import check_whole
+from feedline.errors.checks import check_folder, check_whole
 from feedline.sources.cache_folder import CacheFolder
 from feedline.sources.places import FilePlace, Folder, StoredFile, place_of, unless_failed
 
@@ -42,9 +42,7 @@ class CachedPlace:
     ) -> None:
         self.place = place_of(place)
         self._known_as = _identity(self.place)
-        if not isinstance(folder, str | os.PathLike):
-            raise OptionTypeError(f"folder must be a path; got {folder!r}")
-        self._folder = CacheFolder(folder, check_whole("max_bytes", max_bytes, least=1))
+        self._folder = CacheFolder(check_folder("folder", folder), check_whole("max_bytes", max_bytes, least=1))
 
     def read(self, name: str) -> bytes:
         """A whole object, from disk if it is there."""

@@ -92,7 +92,7 @@ class ParquetDataset(Dataset[Any]):
         self._lock, self._pid = threading.Lock(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock", "_pid")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

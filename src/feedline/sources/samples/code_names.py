@@ -11,7 +11,7 @@ import dis
 import sys
 import sysconfig
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import distributions, packages_distributions, version
 from importlib.util import find_spec, resolve_name
 from types import CodeType
 
@@ -34,7 +34,7 @@ def globals_in(code: CodeType) -> set[str]:
     ['len']
     """
     found = (each for inner in inner_codes(code) for each in dis.get_instructions(inner))
-    return {each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return {each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")}
 
 
 def names_in(code: CodeType) -> set[str]:
@@ -79,6 +79,17 @@ def _is_installed(file: str) -> bool:
     return "site-packages" in file or "dist-packages" in file
 
 
+def _distributions(package: str) -> list[str]:
+    """The names of what has been installed with files of that package; a namespace has several."""
+    if names := packages_distributions().get(package):
+        return sorted(set(names))
+    # Python 3.10 knows only those that say which packages they have; most do not.
+    found = (
+        each for each in distributions() if any(file.parts[0].split(".")[0] == package for file in each.files or ())
+    )
+    return sorted({each.metadata["Name"] for each in found})
+
+
 def version_of(package: str) -> str | None:
     """The version of an installed library or of Python; None if it is the user's own code."""
     if package == "__main__":  # the user's script, whatever has started it
@@ -91,7 +102,7 @@ def version_of(package: str) -> str | None:
     if package not in _versions:
         found = None
         if _is_installed(file) or package == "feedline":
-            names = packages_distributions().get(package, [])
-            found = version(names[0]) if names else "0"
+            nameless = "0" if package == "feedline" else None  # a file that was copied there has no version
+            found = " ".join(f"{name} {version(name)}" for name in _distributions(package)) or nameless
         _versions[package] = found
     return _versions[package]

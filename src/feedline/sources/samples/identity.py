@@ -3,21 +3,24 @@
 Takes: a dataset. Gives: `identity_of`, a digest of its attributes, its fingerprint, and the code of its classes and
 functions.
 Promises: nothing of the dataset is called but what pickling calls. Where it cannot be told what something is, that is
-an error that names it, never a guess. Files of a FilesDataset, named by a `Path` or mapped by NumPy count with their
-size and date.
-Not its job: files that only texts name, and what code reads from elsewhere: a `fingerprint` of the dataset says that.
+an error that names it, never a guess, in a global variable, too. Files of a FilesDataset, named by a `Path` or mapped
+by NumPy count with their size and date.
+Not its job: what an object consists of (made_of); files that only texts name, and what code reads from elsewhere: a
+`fingerprint` of the dataset says that.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import sys
+from abc import ABC
 from contextlib import suppress
-from functools import cached_property, partial, partialmethod
 from hashlib import blake2b
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
@@ -35,12 +38,31 @@ from feedline.machine import loaded_torch
 from feedline.sources.located import Located
 from feedline.sources.places import Folder
 from feedline.sources.samples.code_names import files_imported_in, globals_in, names_in, version_of
+from feedline.sources.samples.made_of import (
+    HOLDS,
+    begin_of,
+    beside,
+    code_file,
+    extension_of,
+    is_of_files,
+    module_of,
+    reduced,
+    whole,
+    wrapped,
+)
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 _DEEPEST = 50
 _MANY = 100
 _SHOWN = {int, str, float, bool}
-_BY_SLOTS = (GetSetDescriptorType, MemberDescriptorType)
+_OF_THE_CLASS = (
+    ClassMethodDescriptorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    type(vars(ABC)["_abc_impl"]),
+)
+_MADE = 1 << 9
+"""The flag of classes that are made while a program runs (Py_TPFLAGS_HEAPTYPE)."""
 _DRAWING = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 
 
@@ -72,14 +94,15 @@ class _Looking:
             self.digest.update(b"%d:" % len(data) + data)
 
     def at_named(self) -> None:
-        """What code and classes name. What cannot be pickled there counts with its type: it is seldom data."""
+        """What code and classes name. A generator there counts with its type: its state is another one in each run."""
         for name, value, path in self._named:  # which grows meanwhile
             self._add(name)
             if isinstance(value, _DRAWING):
                 self._add(type(value).__qualname__)
+            elif isinstance(value, BuiltinFunctionType | MethodType) and isinstance(value.__self__, _DRAWING):
+                self._add(type(value.__self__).__qualname__, value.__name__)
             else:
-                with suppress(OptionTypeError):
-                    self.at(value, path, 0)
+                self.at(value, path, 0)
 
     def at(self, thing: Any, path: str, depth: int) -> None:
         kind = type(thing)
@@ -100,14 +123,19 @@ class _Looking:
             self._each(enumerate(thing), len(thing), path, depth)
         elif kind is dict:
             self._each(thing.items(), len(thing), path, depth)
-        elif kind in (set, frozenset):
+        elif isinstance(thing, set | frozenset):
             self._add(*sorted(identity_of(each) for each in thing))
-        elif isinstance(thing, np.ndarray | np.generic):
+            self._beside(thing, (set, frozenset), path, depth)
+        elif isinstance(thing, np.ndarray):
+            self._array(np.asarray(thing), thing, path)
+            self._beside(thing, (np.ndarray, np.memmap), path, depth)
+        elif isinstance(thing, np.generic):
             self._array(np.asarray(thing), thing, path)
         elif isinstance(thing, Path):
             self._file(thing)
         elif (data := loaded_torch.bytes_of(thing)) is not None:
             self._add(str(thing.dtype), tuple(thing.shape), data)
+            self._beside(thing, (), path, depth)
         else:
             self._object(thing, path, depth)
 
@@ -117,11 +145,17 @@ class _Looking:
             self.at(name, path, depth + 1)
             self.at(value, f"{path}[{name!r:.40}]", depth + 1)
 
+    def _beside(self, thing: Any, plain: tuple[type, ...], path: str, depth: int) -> None:
+        """What an object of a subclass has besides the values that have been looked at."""
+        if type(thing) not in plain:
+            self.at(type(thing), path, depth + 1)
+            self.at(beside(thing), path, depth + 1)
+
     def _array(self, array: Any, given: Any, path: str) -> None:
-        self._add(array.dtype.str if not array.dtype.names else array.dtype.descr, array.shape)
-        if isinstance(given, np.memmap) and given.filename is not None:
+        self._add(repr(array.dtype), dict(array.dtype.metadata or {}), array.shape)
+        if isinstance(given, np.memmap) and given.filename is not None and given.mode != "c":
             self._file(Path(given.filename))
-            self._add(given.offset, _begin(given) - _begin(_whole(given)), given.strides)
+            self._add(given.offset, begin_of(given) - begin_of(whole(given)), given.strides)
         elif array.dtype.hasobject:
             self._each(enumerate(array.ravel().tolist()), array.size, path, 0)
         else:
@@ -141,43 +175,69 @@ class _Looking:
         elif isinstance(thing, MethodType):
             self.at(thing.__func__, path, depth + 1)
             self.at(thing.__self__, path, depth + 1)
-        elif isinstance(thing, partial):
-            self.at([thing.func, thing.args, thing.keywords], path, depth + 1)
-        elif isinstance(thing, BuiltinFunctionType | ModuleType):
-            self._library(getattr(thing, "__module__", None) or thing.__name__, thing.__name__)
-        elif isinstance(thing, property):
-            self.at([thing.fget, thing.fset], path, depth + 1)
-        elif isinstance(thing, partialmethod):
-            self.at([thing.func, thing.args, thing.keywords], path, depth + 1)
-        elif isinstance(thing, cached_property):
-            self.at(thing.func, path, depth + 1)
-        elif isinstance(thing, staticmethod | classmethod):
-            self.at(thing.__func__, path, depth + 1)
+        elif isinstance(thing, BuiltinFunctionType):
+            self._builtin(thing, path, depth)
+        elif isinstance(thing, ModuleType):
+            self._module(thing, path)
         elif isinstance(thing, type):
             self._class(thing, path, depth)
+        elif (parts := wrapped(thing)) is not None:
+            self.at(type(thing), path, depth + 1)
+            self.at(parts, path, depth + 1)
+        elif type(thing) in HOLDS:
+            self.at(_held(thing, path), path, depth + 1)
         else:
             self._instance(thing, path, depth)
 
+    def _builtin(self, function: Any, path: str, depth: int) -> None:
+        """A function of C; the method of an object is one without a module."""
+        self._add(function.__name__)
+        if function.__module__ is None:
+            self.at(function.__self__, path, depth + 1)
+        elif not self._library(function.__module__, function.__name__):
+            self._of_c(function.__module__, path)
+
+    def _of_c(self, module: str, path: str) -> None:
+        """A user's own module, whose file says what it does."""
+        self._add(module)
+        if (file := code_file(module)) is None:
+            raise _untold(path, f"the module {module} has no file")
+        self._file(file)
+
+    def _compiled(self, module: Any) -> None:
+        if isinstance(module, str) and (file := extension_of(module)) is not None:
+            self._file(file)
+
+    def _module(self, module: ModuleType, path: str) -> None:
+        """A module that is held, not named: of a user's own, all that is in its file may be meant."""
+        if self._library(module.__name__, module.__name__):
+            return
+        self._add(module.__name__)
+        file = code_file(module.__name__)
+        if file is None or sys.modules.get(module.__name__) is not module:
+            raise _untold(path, f"the module {module.__name__} has no file")
+        with suppress(OSError):
+            self._add(file.read_bytes())
+
     def _instance(self, thing: Any, path: str, depth: int) -> None:
-        self._class(type(thing), path, depth)
+        self.at(type(thing), path, depth + 1)
         if isinstance(said := ask(thing, "fingerprint"), str):
             self._add("fingerprint", said)
-        if callable(files := ask(thing, "local_files")) and type(thing).__module__.startswith("feedline."):
-            for file in files():
-                self._file(Path(file))
+        if is_of_files(thing):
+            for file in _files_of(thing, path):
+                self._file(file)
         if isinstance(thing, Located) and isinstance(thing.place, Folder):
             self._file(Path(thing.url))
         try:
-            reduced = thing.__reduce_ex__(4)
+            parts = reduced(thing)
         except Exception as error:
             raise _untold(path, f"{type(thing).__name__} cannot be pickled: {error}") from error
-        if isinstance(reduced, str):
-            self._add(reduced)
-            self.at(ask(thing, "__wrapped__"), path, depth + 1)  # functools.cache
+        if isinstance(parts, str):
+            self._global(thing, parts, path, depth)
             return
-        make, given, state, items, pairs = (*reduced, None, None, None)[:5]
-        self._add(getattr(make, "__qualname__", repr(type(make))))
-        self.at([each for each in given if each is not type(thing)], path, depth + 1)
+        make, given, state, items, pairs = (*parts, None, None, None)[:5]
+        self.at(make, path, depth + 1)
+        self.at(list(given), path, depth + 1)
         if isinstance(state, dict):
             for name in sorted(state, key=str):
                 self._add(name)
@@ -187,15 +247,33 @@ class _Looking:
         for many in (items, pairs):
             self.at(None if many is None else list(many), path, depth + 1)
 
+    def _global(self, thing: Any, name: str, path: str, depth: int) -> None:
+        """What is only a name for pickling: a function of `functools.cache`, a ufunc, one of its kind."""
+        self._add(name)
+        if (inner := ask(thing, "__wrapped__")) is not None:
+            self.at(inner, path, depth + 1)
+            return
+        module = module_of(thing, name)
+        if module is None:
+            raise _untold(path, f"{type(thing).__name__} cannot be pickled: no module has it as {name}")
+        if not self._library(module, name):
+            self._add(module)
+            self._compiled(module)
+            self.at(beside(thing), path, depth + 1)
+
     def _class(self, kind: type, path: str, depth: int) -> None:
+        if type(kind) is not type:
+            self.at(type(kind), path, depth + 1)
         for owner in kind.__mro__:
-            if not self._library(owner.__module__, owner.__qualname__):
+            is_nowheres = owner.__module__ == "builtins" and owner.__flags__ & _MADE  # by `exec` without a __name__
+            if is_nowheres or not self._library(owner.__module__, owner.__qualname__):
+                self._compiled(owner.__module__)
                 for name, value in sorted(vars(owner).items()):
                     is_special = name.startswith("__") and name.endswith("__")
                     if isinstance(value, FunctionType):
                         self._add(name)
                         self.at(value, f"{path}.{name}", depth + 1)
-                    elif not isinstance(value, _BY_SLOTS) and (not is_special or _is_code(value)):
+                    elif not isinstance(value, _OF_THE_CLASS) and (not is_special or _is_code(value)):
                         self._named.append((name, value, f"{path}.{name}"))
 
     def _function(self, function: FunctionType, path: str, depth: int) -> None:
@@ -236,9 +314,9 @@ class _Looking:
             else:
                 self._add(*sorted(map(repr, constant)))
 
-    def _library(self, module: str | None, name: str) -> bool:
+    def _library(self, module: Any, name: str) -> bool:
         """Is it of an installed library? Then its name and the library's version say what it does."""
-        package = (module or "").partition(".")[0]
+        package = module.partition(".")[0] if isinstance(module, str) else ""
         known = version_of(package)
         if known is None:
             return False
@@ -248,18 +326,21 @@ class _Looking:
 
 def _is_code(value: Any) -> bool:
     """Is it a method, though no function? A special method may be cached, or partial."""
-    return isinstance(value, staticmethod | classmethod | partialmethod) or ask(value, "__wrapped__") is not None
+    return callable(value) or wrapped(value) is not None
 
 
-def _whole(mapped: Any) -> Any:
-    """The array of all that is mapped, of which this one may be a part."""
-    while isinstance(mapped.base, np.ndarray):
-        mapped = mapped.base
-    return mapped
+def _held(thing: Any, path: str) -> Any:
+    try:
+        return HOLDS[type(thing)](thing)
+    except Exception as error:  # a memoryview that was released
+        raise _untold(path, f"what the {type(thing).__name__} holds cannot be read: {error}") from error
 
 
-def _begin(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
+def _files_of(dataset: Any, path: str) -> list[Path]:
+    try:
+        return [Path(each) for each in dataset.local_files()]
+    except Exception as error:  # a subclass that has not called its base's __init__, say
+        raise _untold(path, f"{type(dataset).__name__}.local_files() fails: {error!r}") from error
 
 
 def _untold(path: str, why: str) -> OptionTypeError:

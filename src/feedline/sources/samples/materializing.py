@@ -23,19 +23,20 @@ import numpy as np
 
 from feedline.datasets import read_samples
 from feedline.errors import OptionError, OptionTypeError
-from feedline.errors.checks import check_choice, check_flag, check_whole
+from feedline.errors.checks import check_choice, check_flag, check_folder, check_whole
+from feedline.sources.located import expand
+from feedline.sources.parquet.parquet_dataset import ParquetDataset
 from feedline.sources.samples.parquet_shards import ParquetShards
+from feedline.sources.samples.records import pack
 from feedline.sources.samples.sample_cache import UNBOUNDED, CachedDataset, cached
-from feedline.sources.tar.index import SUFFIX
+from feedline.sources.tar.index import SUFFIX, replace_with
 from feedline.sources.tar.samples import OWN_FIELDS
+from feedline.sources.tar.tar_dataset import TarDataset
 from feedline.sources.tar.tar_values import is_read_as_value
-from feedline.sources.tar.unfinished import unfinished
 from feedline.sources.tar.writer import TarWriter
 
 CHUNK = 64
-"""Samples that a thread reads at a time."""
-TIMED = 64
-"""How many samples are read back to say how long that takes."""
+"""Samples that a thread reads at a time, and that are read back to say how long that takes."""
 MANIFEST = "materialized.json"
 _REMEDY = (
     "shards get numbers, texts, bytes and arrays of NumPy's own types: convert it with .map first, or use "
@@ -60,7 +61,7 @@ class Materialized:
     before: float
     """Seconds to make one sample, by one thread…"""
     after: float
-    """…and to read it back; 0 if that was not measured."""
+    """…and to read it back, in order; 0 if that was not measured."""
 
     def __str__(self) -> str:
         said = f"{self.samples - self.found} samples written, {self.found} were there; {self.bytes / 1e6:.1f} MB"
@@ -99,7 +100,7 @@ def materialize(
     check_choice("format", format, ("cache", "tar", "parquet"))
     check_whole("per_shard", per_shard, least=1)
     check_whole("num_threads", num_threads, least=1)
-    out = Path(out).absolute()
+    out = Path(check_folder("out", out)).absolute()
     data = cached(dataset, out, max_bytes=UNBOUNDED, key=key)
     bar = _Bar(len(data), check_flag("progress", progress))
     writing = _Writing(data, num_threads, bar)
@@ -109,7 +110,7 @@ def materialize(
     finally:
         bar.close()
     seconds = time.perf_counter() - began
-    return Materialized(len(data), found, _taken(out), seconds, writing.cost(), writing.cost_after(format))
+    return Materialized(len(data), found, _taken(out), seconds, writing.cost(), writing.cost_after(out, format))
 
 
 class _Writing:
@@ -127,9 +128,9 @@ class _Writing:
         self._bar.more(found)
         for samples in self._samples(missing):
             for index, sample in samples:
-                data._kept(index, sample)
-        if store.problem is not None:
-            raise store.problem
+                store.write(index, pack(sample))
+            if store.problem is not None:  # what is read from here on would be read for nothing
+                raise store.problem
         return found
 
     def into_shards(self, out: Path, format: str, per_shard: int) -> int:
@@ -173,13 +174,21 @@ class _Writing:
         """Seconds for each sample that was read; 0 if none was."""
         return self._spent / self._read if self._read else 0.0
 
-    def cost_after(self, format: str) -> float:
-        """Seconds to read one back."""
-        if format != "cache" or not len(self._data):
+    def cost_after(self, out: Path, format: str) -> float:
+        """Seconds to read one back; 0 if none was made now, so that there is nothing to compare it with."""
+        if not self._read:
             return 0.0
-        count = min(TIMED, len(self._data))
+        written: Any = self._data
+        if format != "cache":
+            shard = str(out / f"{0:06}.{format}")
+            if expand(shard) != [shard]:  # to whom reads it, that name is a pattern, which means other files
+                return 0.0
+            written = TarDataset(shard) if format == "tar" else ParquetDataset(shard)
+        # A shard of Parquet is decoded as a whole: a part of its samples would seem to take as long as all.
+        count = len(written) if format == "parquet" else min(CHUNK, len(written))
         began = time.perf_counter()
-        self._data.__getitems__(list(range(count)))
+        for first in range(0, count, CHUNK):
+            written.__getitems__(list(range(first, min(first + CHUNK, count))))
         return (time.perf_counter() - began) / count
 
 
@@ -197,10 +206,7 @@ def _claim(out: Path, manifest: dict[str, Any]) -> None:
     others = [each.name for each in out.glob(f"*.{manifest['format']}")]
     if others:
         raise OptionError(f"{out} has files that materialize did not write ({others[0]}, …): give another folder")
-    file, new = unfinished(path)
-    with file:
-        file.write(json.dumps(manifest).encode())
-    os.replace(new, path)
+    replace_with(path, json.dumps(manifest).encode())
 
 
 def _fields(index: int, sample: Any) -> dict[str, Any]:

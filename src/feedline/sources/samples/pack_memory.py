@@ -33,8 +33,10 @@ from feedline.sources.samples.memory_by_name import Where, joined, left
 from feedline.sources.samples.packs import ENTRY, PACKS, OpenPacks, Packs, PackWriter
 
 TOKEN, BOUND, NUMBERS, REMOVALS = range(4)
-ROWS = range(4, 4 + 3 * PACKS, 3)
-LENGTH = 4 + 3 * PACKS
+ROWS = range(4, 4 + 3 * 2 * PACKS, 3)
+"""Twice as many as packs of full size: what a pack has left when the next record does not fit is given back, and of two
+that follow each other one is at least half full."""
+LENGTH = 4 + 3 * len(ROWS)
 GIVEN = PACKS // 8
 """Packs that are given back at once if batches lack memory, which may be more than one pack has."""
 
@@ -187,7 +189,7 @@ class _OpenMemory(OpenPacks):
         used = sorted((self.board[row + 2], row) for row in ROWS if self.board[row])
         total = sum(self.board[row + 1] for _, row in used)
         for _, row in used:
-            if total + size <= self.board[BOUND] and len(used) < PACKS:
+            if total + size <= self.board[BOUND] and len(used) < len(ROWS):
                 break
             total -= self.board[row + 1]
             self._free(row)
@@ -195,6 +197,12 @@ class _OpenMemory(OpenPacks):
         if total + size > self.board[BOUND]:
             return None
         return next(row for row in ROWS if not self.board[row])
+
+    def shrink(self, row: int, number: int, size: int) -> None:
+        """A pack is full: it has no more than this."""
+        with self._locked(fcntl.LOCK_EX):
+            if self.board[row] == number:
+                self.board[row + 1] = to_page(size)
 
     def _free(self, row: int) -> None:
         number, size = abs(self.board[row]), self.board[row + 1]  # negative: who wanted to free it was killed
@@ -243,6 +251,10 @@ class _MemoryWriter(PackWriter):
     def is_there(self) -> bool:
         opened = self._opened()
         return opened is not None and opened.board[self._row] == self.number
+
+    def close(self) -> None:
+        if (opened := self._opened()) is not None:
+            opened.shrink(self._row, self.number, self.at)
 
     def put(self, record: bytes) -> None:
         opened = self._opened()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -111,9 +112,11 @@ class TarWriter:
 
     def _finish(self) -> None:
         if self._shard is not None:
-            self._shard.finish(self._index)
-            self.shards.append(self._shard.path)
-            self._shard = None
+            shard, self._shard = self._shard, None
+            self._closed, before = True, self._closed  # if it fails, it is gone: no other shard may take its number
+            shard.finish(self._index)
+            self._closed = before
+            self.shards.append(shard.path)
 
 
 class _Shard:
@@ -143,11 +146,15 @@ class _Shard:
         self.count += 1
 
     def finish(self, index: bool) -> None:
-        self._file.write(END)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.replace(self._unfinished, self.path)
+        try:
+            self._file.write(END)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._unfinished, self.path)
+        except BaseException:
+            self.discard()
+            raise
         beside = Path(f"{self.path}{SUFFIX}")
         if index:
             save(self._building.finish(self.size + len(END), self.size), beside)
@@ -155,8 +162,9 @@ class _Shard:
             beside.unlink(missing_ok=True)  # the index of an earlier shard of that name
 
     def discard(self) -> None:
-        self._file.close()
         self._unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # what it has not written yet does not fit on a full disk, either
+            self._file.close()
 
 
 def _header(name: str, size: int) -> bytes:
