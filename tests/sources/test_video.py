@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -234,6 +235,21 @@ def test_the_index_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
         assert made() == second
         assert len(read) == 2
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+
+
+def test_an_index_for_which_there_is_no_room(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Any, **arrays: Any) -> None:
+        file.write(b"PK")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(
+        RuntimeWarning, match=r"index='.*frames\.npz' cannot be written \(No space left on device\)"
+    ) as told:
+        data = VideoDataset([folder / "b-frames.mp4"], frames=2, index=tmp_path / "frames.npz")
+    assert [Path(each.filename).name for each in told] == ["test_video.py"]
+    assert data[0].shape == (2, 48, 64, 3)
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("every", [None, 0.5])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -203,7 +204,15 @@ def index_of(
         films.append(film)
         stamps.append(UNKNOWN if film.is_unknown else now)
     if file is not None and (new or len(kept) != len(set(names))):
-        _keep(file, names, stamps, films)
+        try:
+            _keep(file, names, stamps, films)
+        except OSError as error:
+            warnings.warn(
+                f"index={file!r} cannot be written ({error.strerror or error}), so the films are read again the next "
+                "time. Name a file where there is room.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     return Index(films)
 
 
