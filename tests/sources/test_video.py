@@ -77,6 +77,14 @@ def test_a_clip_is_what_the_whole_film_shows(folder: Path, films: dict[str, Any]
             assert np.array_equal(clip.read(path, index, start=start), shown(reference, times))
 
 
+def test_a_clip_by_the_number_of_its_first_frame(folder: Path, films: dict[str, Any]) -> None:
+    data = VideoDataset([folder / "old.avi", folder / "uneven.mkv"], frames=2)
+    for number in range(0, FRAMES - 2, 5):
+        assert np.array_equal(data.at(1, data.second_of(1, number)), films["uneven.mkv"][1][number : number + 2])
+    with pytest.raises(IndexError, match="60"):
+        data.second_of(1, 60)
+
+
 @pytest.mark.parametrize(
     ("name", "codec"),
     [
