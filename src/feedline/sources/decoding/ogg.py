@@ -41,9 +41,15 @@ class Ogg(io.RawIOBase):
     def __init__(self, file: Any) -> None:
         self._file = file
         self._size = file.seek(0, os.SEEK_END)
-        self._first_at, self._first = self._first_with_sound()
-        self._last, self.last_page = self._ends()
+        last, self.last_page = self._ends()
         """The frame with which the last page begins, or one before it."""
+        self._first_at, self._first = self._first_with_sound()  # libsndfile reads that first: it is in the buffer
+        if last.recording != self._first.recording:
+            raise SourceError(
+                "has several recordings one after another (chained Ogg), of which only the first would be read; "
+                "convert it (ffmpeg -i it.ogg it.flac), or cut it at its recordings"
+            )
+        self._last = max(self.last_page, last.frames)
         self._at = self._jump = 0
 
     def readable(self) -> bool:
@@ -125,23 +131,18 @@ class Ogg(io.RawIOBase):
             raise _damaged(at)
         return at, page
 
-    def _ends(self) -> tuple[int, int]:
-        """The number of the last frame, and that with which the last page begins."""
+    def _ends(self) -> tuple[_Page, int]:
+        """The last page, and the frame with which it begins."""
         start = max(0, self._size - _TAIL)
         self._file.seek(start)
         marks = _marks(tail := self._file.read(_TAIL))
         pages = [_PAGE.unpack_from(tail, at) for at in marks if at + _PAGE.size <= len(tail)]
         if not pages or (last := _page(self._file, start + marks[-1])) is None or not last.is_intact:
             raise _damaged(start + (marks[-1] if marks else 0))
-        if last.recording != self._first.recording:
-            raise SourceError(
-                "has several recordings one after another (chained Ogg), of which only the first would be read; "
-                "convert it (ffmpeg -i it.ogg it.flac), or cut it at its recordings"
-            )
         if last.end < self._size:
             raise _damaged(last.end)
         before = max([frames for *_, frames, _, _, _, _ in pages[:-1] if frames >= 0], default=0)
-        return max(before, last.frames), before
+        return last, before
 
 
 class _Page(NamedTuple):
