@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import tarfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from made_media import recorded, tones
 import feedline
 from feedline import DataLoader, MissingPackage, OptionError, OptionTypeError, SourceError
 from feedline.sources import FilesDataset, SoundDataset, SoundWindow, TarDataset
+from feedline.sources.decoding import mp3
 from feedline.sources.media import seekable
 from feedline.sources.places import Folder
 
@@ -110,6 +112,80 @@ def test_several_recordings_in_one_file(tmp_path: Path, subtype: str) -> None:
     for dataset in (SoundDataset([tmp_path / "two.ogg"]), FilesDataset([tmp_path / "two.ogg"])):
         with pytest.raises(SourceError, match=r"two\.ogg.*several recordings"):
             dataset[0]
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_a_damaged_page_is_an_error_where_it_is_needed(tmp_path: Path, subtype: str) -> None:
+    """libsndfile skips it, and gives other sound."""
+    whole = recorded(tones(16, 8000, 1), 8000, "OGG", subtype)
+    pages = [found.start() for found in re.finditer(b"OggS\0", whole)]
+    (tmp_path / "whole.ogg").write_bytes(whole)
+    expected = SoundDataset([tmp_path / "whole.ogg"], seconds=0.5, every=1.0)
+    middle, after = pages[len(pages) // 2], pages[len(pages) // 2 + 1]
+    for number, damaged in enumerate(
+        (
+            whole[: middle + 99] + bytes([whole[middle + 99] ^ 1]) + whole[middle + 100 :],
+            whole[: middle + 1] + b"?" + whole[middle + 2 :],
+            whole[:middle] + whole[after:],
+            whole[: pages[2] + 99] + bytes([whole[pages[2] + 99] ^ 1]) + whole[pages[2] + 100 :],
+            whole[:-1],
+        )
+    ):
+        path = tmp_path / f"{number}.ogg"
+        path.write_bytes(damaged)
+        data, same = SoundDataset([path], seconds=0.5), 0
+        for start in range(15):
+            try:
+                found = data.at(0, float(start)).samples
+            except SourceError:
+                pass
+            else:
+                assert np.allclose(found, expected[start].samples, atol=1e-6)
+                same += 1
+        assert 2 < same < 15 if number < 3 else same == 0
+        for dataset in (SoundDataset([path]), FilesDataset([path])):
+            with pytest.raises(SourceError, match=rf"{number}\.ogg: is damaged or cut short: its pages"):
+                dataset[0]
+
+
+def without_header(level: float, mode: str, suffix: bytes = b"") -> bytes:
+    """An MP3 that does not say how long it is."""
+    import soundfile
+
+    soundfile.write(
+        out := io.BytesIO(), tones(4, 44_100, 1), 44_100, format="MP3", compression_level=level, bitrate_mode=mode
+    )
+    return out.getvalue()[mp3._size(out.getvalue(), 0) :] + suffix
+
+
+@pytest.mark.parametrize("suffix", [b"", b"TAG" + bytes(125), bytes(999), b"\xff\xfb"])
+def test_mp3_whose_header_does_not_say_how_long_it_is(tmp_path: Path, suffix: bytes) -> None:
+    path = tmp_path / "a.mp3"
+    path.write_bytes(without_header(0.7, "CONSTANT", suffix))
+    expected = whole(path)
+    assert len(expected) > 4 * 44_100
+    for dataset in (SoundDataset([path]), FilesDataset([path])):
+        assert np.array_equal(dataset[0].samples, expected)
+    data = SoundDataset([path], seconds=0.5, every=0.5)
+    assert len(data) == len(expected) // 22_050
+    for number, (samples, _) in enumerate(data):
+        assert np.allclose(samples, expected[number * 22_050 :][:22_050], atol=1e-6)
+
+
+def test_mp3_whose_length_cannot_be_had(tmp_path: Path) -> None:
+    path, other = without_header(0.1, "CONSTANT"), without_header(0.9, "CONSTANT")
+    (tmp_path / "a.mp3").write_bytes(path + other)
+    (tmp_path / "b.mp3").write_bytes(path[:9000] + bytes(2000) + path[11_000:])
+    for name, told in (
+        ("a", "does not say how long it is, and its bit rates differ"),
+        ("b", "is damaged: there is no frame at byte"),
+    ):
+        for dataset in (
+            SoundDataset([tmp_path / f"{name}.mp3"], seconds=1.0),
+            FilesDataset([tmp_path / f"{name}.mp3"]),
+        ):
+            with pytest.raises(SourceError, match=rf"{name}\.mp3: {told}"):
+                dataset[0]
 
 
 @given(
@@ -242,6 +318,18 @@ def test_what_is_cut_short_is_no_shorter_recording(tmp_path: Path, kind: tuple[s
     assert len(SoundWindow()(whole + b"LIST\4\0\0\0....").samples) == 800
     piped = whole.replace(b"data" + struct.pack("<I", 3_200), b"data" + b"\xff" * 4)
     assert len(SoundWindow()(piped).samples) == 800  # its writer could not know
+
+
+def test_a_flac_from_a_pipe_does_not_say_how_long_it_is(folder: Path, tmp_path: Path) -> None:
+    data = bytearray((folder / "a.flac").read_bytes())
+    data[21:26] = bytes([data[21] & 0xF0, 0, 0, 0, 0])
+    path = tmp_path / "piped.flac"
+    path.write_bytes(data)
+    windows = SoundDataset([path], labels=[1], seconds=0.1, every=0.5)
+    assert len(windows) == 1
+    for dataset in (windows, SoundDataset([path], seconds=0.1), SoundDataset([path]), FilesDataset([path])):
+        with pytest.raises(SourceError, match=r"piped\.flac: its header does not say how long it is.*ffmpeg"):
+            dataset[0]
 
 
 def test_a_header_that_promises_too_much(folder: Path) -> None:

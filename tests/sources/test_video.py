@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -22,6 +23,8 @@ from feedline.sources.media import video_index
 from feedline.sources.places import Folder
 
 FRAMES = 60
+UNTIMED = ("disc.mpg", "vp9.webm")
+"""They have no times, or no second key frame."""
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,52 @@ def test_a_clip_is_what_the_whole_film_shows(folder: Path, films: dict[str, Any]
         for start in (0.0, 0.31, 1.0):
             times = [start + each / fps for each in range(4)]
             assert np.array_equal(clip.read(path, index, start=start), shown(reference, times))
+
+
+def test_a_clip_by_the_number_of_its_first_frame(folder: Path, films: dict[str, Any]) -> None:
+    data = VideoDataset([folder / "old.avi", folder / "uneven.mkv"], frames=2)
+    for number in range(0, FRAMES - 2, 5):
+        assert np.array_equal(data.at(1, data.second_of(1, number)), films["uneven.mkv"][1][number : number + 2])
+    with pytest.raises(IndexError, match="60"):
+        data.second_of(1, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [
+        ("a.avi", "libx264"),
+        ("a.avi", "mpeg4"),
+        ("a.avi", "mpeg1video"),
+        ("a.asf", "libx264"),
+        ("a.mpg", "libx264"),
+        ("a.m4v", "mpeg4"),  # nothing but pictures, one after another
+        ("a.m2v", "mpeg2video"),
+        ("forgot.mov", "libx264"),
+    ],
+)
+def test_films_that_do_not_store_when_pictures_are_shown(tmp_path: Path, name: str, codec: str) -> None:
+    """FFmpeg guesses it, otherwise for the packets than for the pictures, and otherwise after a seek."""
+    path, clip = film(tmp_path / name, codec, 40, bf="2"), VideoClip(1)
+    if name == "forgot.mov":  # its writer did not say by how much showing differs from decoding
+        path.write_bytes(path.read_bytes().replace(b"ctts", b"free"))
+    index = clip.index(str(path))
+    with av.open(path) as container:
+        pictures = [picture.to_ndarray(format="rgb24") for picture in container.decode(video=0)]
+    assert len(index.times) == len(pictures) >= 38
+    assert abs(index.seconds - len(pictures) / 25) < 0.09
+    for number, picture in enumerate(pictures):
+        start = float(index.times[number] - index.times[0]) * index.unit
+        assert np.array_equal(clip.read(str(path), index, start=start)[0], picture)
+
+
+def test_a_film_that_stores_no_times_is_refused(tmp_path: Path) -> None:
+    film(tmp_path / "a.h264", "libx264", 5).rename(tmp_path / "a.m4v")
+    with pytest.raises(SourceError, match=r"a\.m4v: has no times of its frames; convert it"):
+        VideoDataset([tmp_path / "a.m4v"], frames=1)[0]
+
+
+def test_key_frames_are_still_used_where_times_are_stored_or_need_not_be(folder: Path) -> None:
+    assert all(len(VideoClip(1).index(str(folder / name)).keys) > 1 for name in FILMS if name not in UNTIMED)
 
 
 def test_films_whose_times_do_not_tell_frames_apart(tmp_path: Path) -> None:
@@ -194,6 +243,21 @@ def test_the_index_is_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
         assert made() == second
         assert len(read) == 2
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+
+
+def test_an_index_for_which_there_is_no_room(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Any, **arrays: Any) -> None:
+        file.write(b"PK")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(
+        RuntimeWarning, match=r"index='.*frames\.npz' cannot be written \(No space left on device\)"
+    ) as told:
+        data = VideoDataset([folder / "b-frames.mp4"], frames=2, index=tmp_path / "frames.npz")
+    assert [Path(each.filename).name for each in told] == ["test_video.py"]
+    assert data[0].shape == (2, 48, 64, 3)
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("every", [None, 0.5])

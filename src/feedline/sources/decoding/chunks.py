@@ -1,7 +1,7 @@
 """What libsndfile does not tell of WAV and AIFF files: whether all the sound is there that the header promises.
 
-Takes: a path, or a file object. Gives: nothing, or an error.
-Promises: only the headers of chunks are read; a file object is left where it was. Programs that write into a pipe
+Takes: a file object. Gives: nothing, or an error.
+Promises: only the headers of chunks are read. Programs that write into a pipe
 promise nothing: they leave a length of zero, or nearly all that fits into 32 bits.
 Not its job: decoding (sound, media.sound_window).
 """
@@ -24,20 +24,8 @@ _SOUND = (b"data", b"SSND")
 
 def check_whole_sound(file: Any) -> None:
     """Refuse what is cut short: libsndfile reads it as a shorter recording."""
-    if isinstance(file, str):
-        with open(file, "rb") as own:
-            return check_whole_sound(own)
-    before = file.tell()
-    try:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        _check(file, size)
-    finally:
-        file.seek(before)
-    return None
-
-
-def _check(file: Any, size: int) -> None:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     order = _FIRST.get(file.read(12)[:4])
     at, large = 12, 0
     while order is not None and at + 8 <= size:

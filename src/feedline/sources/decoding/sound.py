@@ -18,8 +18,8 @@ import numpy as np
 from feedline.datasets import Array
 from feedline.errors import SourceError
 from feedline.errors.missing_packages import extra
-from feedline.sources.decoding.chunks import FORMATS, check_whole_sound
-from feedline.sources.decoding.ogg import last_page
+from feedline.sources.decoding.lengths import frames_of
+from feedline.sources.decoding.ogg import MARK, Ogg
 
 RECORDINGS = (".aif", ".aiff", ".flac", ".mp3", ".oga", ".ogg", ".opus")
 MAX_BYTES = 2**30
@@ -67,17 +67,16 @@ class Recordings:
     def __call__(self, data: bytes) -> Sound:
         package = extra("soundfile", "audio", "sound")
         try:
-            with package.SoundFile(io.BytesIO(data)) as file:
-                if file.format in FORMATS:
-                    check_whole_sound(io.BytesIO(data))
-                if file.format == "OGG":
-                    last_page(io.BytesIO(data))  # one recording, or an error
-                frames, channels, rate = file.frames, file.channels, file.samplerate
+            ogg = Ogg(io.BytesIO(data)) if data.startswith(MARK) else None
+            with package.SoundFile(ogg or io.BytesIO(data)) as file:
+                frames, channels, rate = frames_of(file, io.BytesIO(data)), file.channels, file.samplerate
                 if frames * channels * 4 > MAX_BYTES:
                     raise SourceError(
                         f"its header says {frames:,} frames of {channels} channels, more than can be right"
                     )
                 samples = file.read(frames, dtype="float32", always_2d=True)
+                if ogg is not None:
+                    ogg.check(file, len(samples))
         except package.LibsndfileError as error:
             raise SourceError(f"this sound cannot be read: {error.error_string}") from error
         if len(samples) < frames:

@@ -9,6 +9,8 @@ Not its job: which windows there are (clip_dataset); finding files.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from math import gcd
 from typing import Any
 
@@ -20,8 +22,8 @@ from feedline.errors.checks import check_flag, check_positive, check_whole
 from feedline.errors.counting import counted
 from feedline.errors.missing_packages import extra
 from feedline.randomness.rng import rng
-from feedline.sources.decoding.chunks import FORMATS, check_whole_sound
-from feedline.sources.decoding.ogg import last_page
+from feedline.sources.decoding.lengths import frames_of
+from feedline.sources.decoding.ogg import MARK, Ogg
 from feedline.sources.decoding.sound import MAX_BYTES, Sound
 from feedline.sources.media.seekable import Source, opened
 from feedline.sources.places import FilePlace
@@ -80,27 +82,13 @@ class SoundWindow:
 
     def read(self, source: Source, place: FilePlace | None = None, start: float | None = None) -> Sound:
         """The window that begins `start` seconds after the beginning; None draws the place."""
-        package = extra("soundfile", "audio", "sound")
-        with opened(source, place) as file:
-            try:
-                with package.SoundFile(file) as sound:
-                    if sound.format in FORMATS:
-                        check_whole_sound(file)
-                    return self._read(_Recording(sound, file), start)
-            except package.LibsndfileError as error:
-                raise SourceError(f"this sound cannot be read: {error.error_string}") from error
+        with _opened(source, place) as (sound, file):
+            return self._read(_Recording(sound, file), start)
 
     def seconds_of(self, source: Source, place: FilePlace | None = None) -> float:
-        """How long the recording is, as its header says."""
-        package = extra("soundfile", "audio", "sound")
-        with opened(source, place) as file:
-            try:
-                with package.SoundFile(file) as sound:
-                    if sound.format in FORMATS:
-                        check_whole_sound(file)
-                    return float(sound.frames / sound.samplerate)
-            except package.LibsndfileError as error:
-                raise SourceError(f"this sound cannot be read: {error.error_string}") from error
+        """How long the recording is."""
+        with _opened(source, place) as (sound, file):
+            return float(frames_of(sound, file) / sound.samplerate)
 
     def _read(self, sound: _Recording, start: float | None) -> Sound:
         rate = self.rate or sound.samplerate
@@ -131,29 +119,50 @@ class SoundWindow:
         return min(first, last)
 
 
+@contextmanager
+def _opened(source: Source, place: FilePlace | None) -> Iterator[tuple[Any, Any]]:
+    """A recording opened by libsndfile, and the path or file object that this reads."""
+    package = extra("soundfile", "audio", "sound")
+    with ExitStack() as stack:
+        file = stack.enter_context(opened(source, place))
+        reader = stack.enter_context(open(file, "rb")) if isinstance(file, str) else file
+        begins = reader.read(len(MARK))
+        reader.seek(0)
+        if begins == MARK:
+            file = Ogg(reader)
+        try:
+            yield stack.enter_context(package.SoundFile(file)), file
+        except package.LibsndfileError as error:
+            raise SourceError(f"this sound cannot be read: {error.error_string}") from error
+
+
 class _Recording:
     """An open recording: any frames of it, as decoding the whole would give them."""
 
     def __init__(self, sound: Any, file: Any) -> None:
         self._sound = sound
-        self.frames, self.samplerate, self.channels = sound.frames, sound.samplerate, sound.channels
-        self._last_page = last_page(file) if sound.format == "OGG" else sound.frames
+        self.frames, self.samplerate, self.channels = frames_of(sound, file), sound.samplerate, sound.channels
+        self._ogg = file if isinstance(file, Ogg) else None
 
     def decoded(self, first: int, end: int, mono: bool) -> Array:
         """These frames."""
         sound, before = self._sound, self._before(first)
         sound.seek(before)
         samples: Array = sound.read(end - before, dtype="float32", always_2d=True)
+        if self._ogg is not None:
+            self._ogg.check(sound, len(samples))
         if len(samples) < end - before:
             there = before + len(samples)
-            raise SourceError(f"is cut short: its header says {sound.frames:,} frames, and it ends at {there:,}")
+            raise SourceError(f"is cut short: its header says {self.frames:,} frames, and it ends at {there:,}")
         samples = samples[first - before :]
         return samples.mean(axis=1, keepdims=True, dtype=np.float32) if mono and samples.shape[1] > 1 else samples
 
     def _before(self, first: int) -> int:
         """Where libsndfile may begin so that `first` is right."""
-        if self._sound.subtype == "VORBIS":  # a seek into the last page is off by what is cut from the page's end
-            return max(0, min(first, self._last_page - 1))
+        if (
+            self._ogg is not None and self._sound.subtype == "VORBIS"
+        ):  # a seek into the last page is off by what is cut from the page's end
+            return max(0, min(first, self._ogg.last_page - 1))
         if self._sound.subtype.startswith("MPEG_LAYER"):
             return max(0, first - RESERVOIR)
         return first

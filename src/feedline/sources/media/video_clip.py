@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,7 +26,7 @@ from feedline.randomness.rng import rng
 from feedline.sources.decoding.by_suffix import MAX_PIXELS, check_size
 from feedline.sources.decoding.resizing import can_vector, resized
 from feedline.sources.media.seekable import Source, opened
-from feedline.sources.media.video_index import Frames, counted, frames_of, time_of
+from feedline.sources.media.video_index import Frames, frames_of, time_of
 from feedline.sources.places import FilePlace
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".ts", ".webm")
@@ -85,12 +86,7 @@ class VideoClip:
 
     def index(self, source: Source, place: FilePlace | None = None) -> Frames:
         """Where the frames of a film are."""
-        with _film(source, place) as container:
-            film = frames_of(container)
-        if len(film.keys):
-            return film
-        with _film(source, place) as container:
-            return counted(container, film)
+        return frames_of(partial(_film, source, place))
 
     def read(self, source: Source, film: Frames, place: FilePlace | None = None, start: float | None = None) -> Array:
         """The clip that begins `start` seconds after the beginning; None draws the place."""
@@ -223,11 +219,11 @@ def _second(film: Frames, time: int) -> str:
 
 
 @contextmanager
-def _film(source: Source, place: FilePlace | None) -> Iterator[Any]:
+def _film(source: Source, place: FilePlace | None, **options: str) -> Iterator[Any]:
     av = extra("av", "video", "video")
     with opened(source, place) as file:
         try:
-            with av.open(file, mode="r", metadata_errors="ignore") as container:
+            with av.open(file, mode="r", metadata_errors="ignore", options=options) as container:
                 yield container
         except av.FFmpegError as error:
             raise SourceError(f"this video cannot be read: {error.strerror}") from error

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from feedline.datasets import Array
+from feedline.datasets.reading import position
 from feedline.errors import SourceError
 from feedline.errors.checks import check_file, check_positive
 from feedline.sources.decoding.by_suffix import MAX_PIXELS
@@ -46,6 +47,8 @@ class VideoDataset(ClipDataset):
     >>> pixels, label = data[1]
     >>> len(data), pixels.shape, int(label)
     (7, (4, 48, 64, 3), 3)
+    >>> data.second_of(0, 10), bool((data.at(0, data.second_of(0, 10)) == data[2][0]).all())
+    (0.4, True)
     """
 
     def __init__(
@@ -101,6 +104,11 @@ class VideoDataset(ClipDataset):
         while not self.clip.pad and count and not self.clip.fits(film, (count - 1) * self.every):
             count -= 1  # a clip that would begin just where there are too few frames left
         return max(1, count)
+
+    def second_of(self, file: int, frame: int) -> float:
+        """When a frame of a file is shown: `data.at(3, data.second_of(3, 250))` begins with frame 250 of file 3."""
+        film = self._index[position(file, len(self.paths), "paths")]
+        return float(film.times[position(frame, len(film.times), "frames")] - film.times[0]) * film.unit
 
     def _read(self, source: str, file: int, start: float | None) -> Array:
         film = self._index[file]

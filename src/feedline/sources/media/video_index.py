@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,11 @@ import numpy as np
 from feedline.datasets import IntArray
 from feedline.errors import SourceError
 
-VERSION = 3
+VERSION = 4
+_NO_TIMES = 0x80
+"""FFmpeg's flag of formats that are nothing but pictures, one after another."""
+_UNTOLD = ("h264", "hevc", "vvc")
+"""Codecs whose packets do not tell FFmpeg whether another is shown before them."""
 
 
 class Frames(NamedTuple):
@@ -63,39 +69,93 @@ NONE = Frames(np.zeros(0, np.int64), np.zeros(0, np.int64), 1.0, 0)
 """Of a film that could not be read."""
 
 
-def frames_of(container: Any) -> Frames:
-    """Read the packets' headers of a film that was opened with PyAV."""
+class _Packets(NamedTuple):
+    """What the packets' headers of a film say, in the order in which they are stored."""
+
+    shown: list[int | None]
+    """When each is shown (pts)."""
+    read: list[int | None]
+    """When each is decoded (dts)."""
+    keys: list[bool]
+    lengths: list[int]
+
+    def film(self, unit: float) -> Frames:
+        """The frames, in the order of their times."""
+        timed = [read if shown is None else shown for shown, read in zip(self.shown, self.read, strict=True)]
+        known = [number for number, time in enumerate(timed) if time is not None]
+        times = np.array([timed[number] for number in known], np.int64)
+        keys = np.array([timed[number] for number in known if self.keys[number]], np.int64)
+        if not any(self.keys):
+            raise SourceError("has no frame that can be decoded")
+        if not len(keys):
+            raise SourceError("has no times of its frames; convert it to a format that has (ffmpeg -i it it.mp4)")
+        order = np.argsort(times, kind="stable")
+        steps = np.diff(times[order])
+        last = self.lengths[known[order[-1]]] or (int(np.median(steps)) if len(steps) else 0)
+        return Frames(times[order], np.sort(keys), unit, int(last))
+
+
+def frames_of(opened: Callable[..., AbstractContextManager[Any]]) -> Frames:
+    """Where the frames of a film are; `opened` opens it with PyAV, with FFmpeg's options.
+
+    Key frames are only trusted where times that the container has stored tell the frames apart; FFmpeg guesses what
+    is not stored, and not the same after a seek. An AVI has stored the order in which pictures are decoded, which is
+    that in which they are shown if the codec leaves it so.
+    """
+    with opened(fflags="nofillin") as container:
+        stored = _packets_of(container)
+        stream = container.streams.video[0]
+        codec, reorders = stream.codec_context.codec.canonical_name, stream.codec_context.has_b_frames
+        kind, count = container.format.name, stream.frames
+        is_sure = kind != "mpeg" and not container.format.flags & _NO_TIMES
+        unit = float(stream.time_base)
+    if None not in stored.shown:
+        film = stored.film(unit)
+        forgot = reorders and bool((np.diff(np.array(stored.shown, np.int64)) > 0).all())  # as some writers do
+    else:
+        with opened() as container:
+            guessed = _packets_of(container)
+        film, forgot = guessed.film(unit), False
+        is_whole = kind != "avi" or count in (0, len(film.times))
+        is_sure = is_sure and is_whole and codec not in _UNTOLD
+        is_sure = is_sure and None not in stored.read and guessed.shown == guessed.read
+    if not is_sure or not np.diff(film.times).all():
+        film = film._replace(keys=film.keys[:0])
+    elif not forgot:
+        return film
+    with opened() as container:
+        return _counted(container, film)
+
+
+def _packets_of(container: Any) -> _Packets:
     if not container.streams.video:
         raise SourceError("has no video in it")
-    stream = container.streams.video[0]
-    times, keys, lengths = [], [], []
-    for packet in container.demux(stream):
-        time = packet.dts if packet.pts is None else packet.pts
-        if time is None or packet.is_discard:  # the last, empty packet; what an edit of the film has cut off
-            continue
-        times.append(time)
-        lengths.append(packet.duration or 0)
-        if packet.is_keyframe:
-            keys.append(time)
-    if not keys:
-        raise SourceError("has no frame that can be decoded")
-    order = np.argsort(np.array(times, np.int64), kind="stable")
-    ordered = np.array(times, np.int64)[order]
-    # A program stream has few times; FFmpeg guesses the others, otherwise after a seek. So it does in a damaged AVI.
-    is_damaged = container.format.name == "avi" and stream.frames not in (0, len(times))
-    if container.format.name == "mpeg" or is_damaged or not np.diff(ordered).all():
-        keys = []
-    last = lengths[order[-1]] or (int(np.median(np.diff(ordered))) if len(ordered) > 1 else 0)
-    return Frames(ordered, np.sort(np.array(keys, np.int64)), float(stream.time_base), int(last))
+    found = _Packets([], [], [], [])
+    for packet in container.demux(container.streams.video[0]):
+        if packet.size and not packet.is_discard:  # the last is empty; an edit of the film has cut off others
+            found.shown.append(packet.pts)
+            found.read.append(packet.dts)
+            found.keys.append(packet.is_keyframe)
+            found.lengths.append(packet.duration or 0)
+    return found
 
 
-def counted(container: Any, film: Frames) -> Frames:
+def _counted(container: Any, film: Frames) -> Frames:
     """The same film, with the frames that there are if it is decoded from its beginning, each after the one before."""
-    times = np.array([time_of(picture) for picture in container.decode(container.streams.video[0])], np.int64)
-    steps = np.diff(times)
+    found = [picture.pts for picture in container.decode(container.streams.video[0])]
+    if found == film.times.tolist():
+        return film
+    if len(found) == len(film.times) and np.diff(film.times).all():  # the times of other frames
+        return film._replace(keys=film.keys[:0])
+    known = [number for number, time in enumerate(found) if time is not None]
+    if not known:
+        raise SourceError("has no frame that can be decoded")
+    times = np.interp(np.arange(len(found)), known, [found[number] - found[known[0]] for number in known])
+    steps = np.diff(times.round().astype(np.int64))
     if (forward := steps[steps > 0]).size:
         steps[steps <= 0] = int(np.median(forward))
-    return film._replace(times=np.cumsum(np.concatenate([times[:1], steps])))
+    first = int(film.times[0])
+    return film._replace(times=np.cumsum(np.concatenate([[first], steps])), keys=film.keys[:0])
 
 
 def time_of(picture: Any) -> int:
@@ -144,7 +204,15 @@ def index_of(
         films.append(film)
         stamps.append(UNKNOWN if film.is_unknown else now)
     if file is not None and (new or len(kept) != len(set(names))):
-        _keep(file, names, stamps, films)
+        try:
+            _keep(file, names, stamps, films)
+        except OSError as error:
+            warnings.warn(
+                f"index={file!r} cannot be written ({error.strerror or error}), so the films are read again the next "
+                "time. Name a file where there is room.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     return Index(films)
 
 
