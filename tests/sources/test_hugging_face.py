@@ -301,13 +301,20 @@ def test_other_data_is_refused_when_a_state_is_loaded() -> None:
         DataLoader(from_hf(table().shuffle(seed=2)), 4).load_state_dict(state)
 
 
+def for_torch(**options: Any) -> Any:
+    """As with_format makes it, which would import torch."""
+    made = table()
+    made._format_type, made._format_kwargs = "torch", options
+    return made
+
+
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
         (lambda: [1], OptionTypeError, "needs a Dataset or an IterableDataset.*got list"),
         (lambda: datasets.DatasetDict(train=table()), OptionTypeError, r"choose a split: dataset\['train'\]"),
         (lambda: table().with_transform(lambda batch: batch), OptionError, "the format 'custom'.*with_format"),
-        (lambda: table().with_format("jax", dtype=np.float16), OptionError, r"'jax' has options \(dtype="),
+        (lambda: for_torch(dtype="float16"), OptionError, r"'torch' has options \(dtype='float16'\)"),
         (lambda: table().to_iterable_dataset().with_format("numpy"), OptionError, "without a format"),
     ],
 )

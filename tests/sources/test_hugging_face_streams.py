@@ -51,6 +51,7 @@ MANY: dict[str, Callable[[], Any]] = {
     "columns": lambda: stream().map(lambda row: {"y": row["x"]}).rename_column("x", "z").remove_columns("y"),
     "cast": lambda: stream().cast_column("x", datasets.Value("float32")).select_columns(["x"]),
     "concatenate": lambda: datasets.concatenate_datasets([stream(), stream(100, 5, shards=2).map(doubled)]),
+    "tables": lambda: stream().with_format("arrow").map(lambda table: table).with_format(None),
     "shuffle": lambda: stream().shuffle(seed=3, buffer_size=7),
 }
 WHOLE: dict[str, tuple[str, Callable[[], Any]]] = {
@@ -65,6 +66,7 @@ WHOLE: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: stream().filter(lambda batch: [x == max(batch["x"]) for x in batch["x"]], batched=True, batch_size=4),
     ),
     "dropped": ("drop_last", lambda: stream().map(each_doubled, batched=True, batch_size=4, drop_last_batch=True)),
+    "batch by column": ("with_indices", lambda: stream().map(lambda row: {"k": row["x"] // 4}).batch(by_column="k")),
     "batch": (r"batch\(…\)", lambda: stream().batch(4)),
     "indices": ("with_indices", lambda: stream().map(lambda row, at: {"at": at}, with_indices=True)),
     "column": ("add_column", lambda: stream().add_column("y", list(range(COUNT)))),

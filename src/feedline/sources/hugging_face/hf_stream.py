@@ -37,7 +37,7 @@ class HuggingFaceStream(UnitStream):
         rank: int | None = None,
     ) -> None:
         super().__init__(shuffle, num_replicas, rank)
-        if dataset._formatting is not None:
+        if dataset._formatting is not None and dataset._formatting.format_type is not None:
             raise OptionError("a streamed dataset is read without a format: take it off with with_format(None)")
         if dataset._distributed is not None:
             raise OptionError(
