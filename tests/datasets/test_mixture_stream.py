@@ -417,6 +417,14 @@ def test_a_source_that_gives_something_else_when_it_is_read_again_is_refused(sta
         iter(other).load_state_dict(elements.state_dict())
 
 
+def test_two_elements_that_have_changed_places_are_found() -> None:
+    elements = iter(MixtureStream({"a": list(range(100))}, {"a": 1}))
+    list(islice(elements, 50))
+    other = MixtureStream({"a": [0, 2, 1, *range(3, 100)]}, {"a": 1})
+    with pytest.raises(StateError, match="gave other elements"):
+        iter(other).load_state_dict(elements.state_dict())
+
+
 # --- errors ---
 
 

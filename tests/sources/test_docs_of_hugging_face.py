@@ -8,5 +8,5 @@ from pages import check_examples, check_links
 
 def test_the_examples_give_what_they_say_and_the_page_is_linked() -> None:
     assert datasets
-    check_examples("hugging-face.md", 9)
+    check_examples("hugging-face.md", 13)
     check_links("hugging-face.md", ("README.md",))

@@ -264,6 +264,23 @@ def test_a_damaged_recording_is_named() -> None:
     assert data[2] == {"audio": None}
 
 
+@pytest.mark.parametrize("kind", ["numpy", None])
+def test_columns_beside_the_format_are_as_they_are(kind: str | None) -> None:
+    """With output_all_columns=True, `datasets` gives them unformatted."""
+    made = table().with_format(kind, columns=["x"], output_all_columns=True)
+    data = pickle.loads(pickle.dumps(from_hf(made)))
+    assert same(data[5]) == same((made if kind else table().with_format("numpy"))[5])
+    assert data.__getbatch__(np.arange(2), np.empty) is NotImplemented or kind is None
+
+
+def test_a_picture_has_the_type_that_the_format_asks_for() -> None:
+    values = {"image": [{"bytes": picture(7, "PNG"), "path": None}]}
+    made = datasets.Dataset.from_dict(values).cast_column("image", datasets.Image())
+    made = made.with_format("numpy", dtype=np.float32)
+    assert same(from_hf(made)[0]) == same(made[0])
+    assert from_hf(made, decoders=Decoders())[0]["image"].dtype == np.uint8
+
+
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_a_stream_is_shared_out_over_ranks_and_workers(shards: int) -> None:
     found: list[str] = []
@@ -284,12 +301,20 @@ def test_other_data_is_refused_when_a_state_is_loaded() -> None:
         DataLoader(from_hf(table().shuffle(seed=2)), 4).load_state_dict(state)
 
 
+def for_torch(**options: Any) -> Any:
+    """As with_format makes it, which would import torch."""
+    made = table()
+    made._format_type, made._format_kwargs = "torch", options
+    return made
+
+
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
         (lambda: [1], OptionTypeError, "needs a Dataset or an IterableDataset.*got list"),
         (lambda: datasets.DatasetDict(train=table()), OptionTypeError, r"choose a split: dataset\['train'\]"),
         (lambda: table().with_transform(lambda batch: batch), OptionError, "the format 'custom'.*with_format"),
+        (lambda: for_torch(dtype="float16"), OptionError, r"'torch' has options \(dtype='float16'\)"),
         (lambda: table().to_iterable_dataset().with_format("numpy"), OptionError, "without a format"),
     ],
 )

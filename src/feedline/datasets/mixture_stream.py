@@ -99,6 +99,12 @@ class MixtureStream(IterableDataset[Any]):
         found = {ranks for ranks in map(_ranks_of, self.datasets.values()) if ranks[0] > 1}
         return found.pop() if len(found) == 1 else (1, 0)
 
+    def sharing_notice(self, readers: int) -> str | None:
+        """What its sources have to tell the user when so many workers read them."""
+        asked = (ask(source, "sharing_notice") for source in self.datasets.values())
+        said = (notice(readers if self.shard else 1) for notice in asked if callable(notice))
+        return "\n".join(dict.fromkeys(filter(None, said))) or None
+
     def _check_ranks(self) -> None:
         found = {name: _ranks_of(source) for name, source in self.datasets.items()}
         if len(set(found.values())) > 1:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import gives_shards
 from feedline.errors import OptionError, StateError, add_note, noted
+from feedline.errors.foreign import ask
 from feedline.machine.worker_info import id_reads, watch_for_counting
 from feedline.messages.outcome import BadSample, SourceCounts, error_line
 from feedline.messages.progress import PLACE, SINCE, Row, clock, unwatched
@@ -309,6 +310,8 @@ class StreamReader:
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
         is_new = "anew" in record or (source is None and self._was_loaded)
+        if callable(notice := ask(dataset, "sharing_notice")) and (said := notice(self._shards)):
+            self.notices.append(said)
         if self._shards == 1:
             self._begin()
             return self._begun(lambda: dataset, source) if is_new else self._opened(dataset, source)
