@@ -320,6 +320,19 @@ def test_what_is_cut_short_is_no_shorter_recording(tmp_path: Path, kind: tuple[s
     assert len(SoundWindow()(piped).samples) == 800  # its writer could not know
 
 
+def test_a_wav_from_a_pipe_whose_header_says_that_there_is_no_sound(tmp_path: Path) -> None:
+    whole = recorded(tones(0.1, 8_000), 8_000, "WAV", "PCM_16")
+    path = tmp_path / "piped.wav"
+    path.write_bytes(whole.replace(b"data" + struct.pack("<I", 3_200), b"data" + bytes(4)))
+    for dataset in (SoundDataset([path]), FilesDataset([path])):
+        with pytest.raises(
+            SourceError, match=r"piped\.wav: its header says that there is no sound, and 3,200 bytes follow"
+        ):
+            dataset[0]
+    empty = recorded(np.zeros((0, 2), np.float32), 8_000, "WAV", "PCM_16")
+    assert SoundWindow()(empty).samples.shape == (0, 2)
+
+
 def test_a_flac_from_a_pipe_does_not_say_how_long_it_is(folder: Path, tmp_path: Path) -> None:
     data = bytearray((folder / "a.flac").read_bytes())
     data[21:26] = bytes([data[21] & 0xF0, 0, 0, 0, 0])

@@ -5,7 +5,8 @@ Promises: nothing is unpickled unless the user allows it; sizes in headers are r
 allocated for them; what cannot be decoded is a SourceError that says why.
 Not its job: where bytes come from (places, files).
 
-Within this package, by_suffix imports the others: pictures (with resizing), numpy_files, sound, text.
+Within this package, by_suffix imports the others: pictures (with resizing), numpy_files, sound (with lengths, for which
+chunks and mp3 count, and ogg), text.
 """
 
 from feedline.sources.decoding.by_suffix import MAX_BYTES, MAX_PIXELS, PICTURES, Decoders

@@ -2,7 +2,7 @@
 
 Takes: a file object. Gives: nothing, or an error.
 Promises: only the headers of chunks are read. Programs that write into a pipe
-promise nothing: they leave a length of zero, or nearly all that fits into 32 bits.
+promise nothing: they leave a length of zero, which is refused, or nearly all that fits into 32 bits.
 Not its job: decoding (sound, media.sound_window).
 """
 
@@ -35,6 +35,11 @@ def check_whole_sound(file: Any) -> None:
         if name == b"ds64":
             large = struct.unpack("<8xQ", file.read(16))[0]
         if name in _SOUND:
+            if not large and not length and at < size:  # libsndfile takes it at its word
+                raise SourceError(
+                    f"its header says that there is no sound, and {size - at:,} bytes follow: it was written into a "
+                    "pipe; write it anew: ffmpeg -i it.wav new.wav"
+                )
             length = large or (length if length < UNKNOWN else 0)
             if at + length > size:
                 raise SourceError(

@@ -18,6 +18,7 @@ import numpy as np
 from feedline.datasets import Array
 from feedline.errors import SourceError
 from feedline.errors.missing_packages import extra
+from feedline.sources.decoding.chunks import check_whole_sound
 from feedline.sources.decoding.lengths import frames_of
 from feedline.sources.decoding.ogg import MARK, Ogg
 
@@ -51,6 +52,8 @@ class Waves:
             raise SourceError(
                 f"this .wav cannot be read: {told} (only PCM can; give a decoder of your own: decoders={{'.wav': …}})"
             ) from error
+        if not frames:
+            check_whole_sound(io.BytesIO(data))
         needed = frames * channels * width
         if len(raw) < needed:
             raise SourceError(f"is cut short: {frames:,} frames need {needed:,} bytes, and there are only {len(raw):,}")
