@@ -407,6 +407,7 @@ class PlainSGD:
             each.data -= self._lr * each.grad
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # torch, on one CPU
 def test_the_example_with_postgresql_and_s3(
     server: ObjectServer,
     database: Server,
