@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import resource
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -250,34 +250,33 @@ def test_what_parquet_takes_comes_back_and_the_rest_is_refused_by_name(rows: lis
             assert all(exact(batch[name][at]) == row[name] for at, row in enumerate(expected) for name in row)
 
 
-@pytest.fixture
-def short_files() -> Iterator[Callable[[int], None]]:
-    """Files may have this many bytes, as if the disk were full then."""
+@contextmanager
+def short_files(most: int) -> Iterator[None]:
+    """Files may have this many bytes, as if the disk were full then. No longer than needed: what pytest prints may go
+    into a file, too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("most", [30_000, 82_500])
 @pytest.mark.parametrize("format", ["cache", "tar", "parquet"])
-def test_a_full_disk_leaves_nothing_that_stays(
-    tmp_path: Path, short_files: Callable[[int], None], format: str, most: int
-) -> None:
+def test_a_full_disk_leaves_nothing_that_stays(tmp_path: Path, format: str, most: int) -> None:
     """Full in the middle of a shard, or at its very end, which is still in a buffer when all samples were written."""
     data = [{"x": np.full(3_000, number, np.uint8)} for number in range(40)]
     options: dict[str, Any] = {"format": format, "per_shard": 20, "progress": False}
-    short_files(most)
-    with suppress(OSError):
+    with suppress(OSError), short_files(most):
         materialize(data, tmp_path, **options)
-    short_files(resource.RLIM_INFINITY)
     assert not [*tmp_path.glob(".*")]
     assert materialize(data, tmp_path, **options).samples == 40
     assert not [*tmp_path.glob(".*")]
 
 
-def test_a_full_disk_is_said(tmp_path: Path, short_files: Callable[[int], None]) -> None:
-    short_files(0)
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
     for format in ("cache", "tar", "parquet"):
-        with pytest.raises(OSError, match="File too large"):
+        with pytest.raises(OSError, match="File too large"), short_files(0):
             materialize([{"x": 1}], tmp_path / format, format=format, progress=False)
         assert not [*(tmp_path / format).glob(".*")]
