@@ -24,7 +24,7 @@ RAY := tests/ray
 SOURCES := tests/sources src/feedline/sources
 DIAGNOSE := tests/diagnose src/feedline/diagnose
 # The longest first.
-GROUPS := test-ray test-torch test-engine test-core test-faults test-integrations test-diagnose test-sources test-jax
+GROUPS := test-torch test-ray test-core test-engine test-sources test-faults test-integrations test-diagnose test-jax
 # What each group found, for machines. A make for each run, so that two at a time do not write into one another's.
 RESULTS ?= build/test-results
 PYTEST = $(BIN)/python -m pytest --junitxml=$(RESULTS)/$@.xml
