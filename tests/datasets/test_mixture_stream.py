@@ -494,3 +494,18 @@ def test_words_that_do_not_exist_are_named() -> None:
         mixture(when_ended={"a": "stop"})
     with pytest.raises(OptionError, match="share must be 'parts' or 'batches'"):
         mixture(share="all")
+
+
+class NamedAlike(IterableDataset[int]):
+    """The user's own: whatever its methods are called, nobody else calls them."""
+
+    def sharing_notice(self, readers: int) -> str:
+        raise AssertionError("called by the loader")
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(4)
+
+
+@pytest.mark.parametrize("stream", [NamedAlike(), MixtureStream({"a": NamedAlike()}, {"a": 1})])
+def test_a_users_method_is_not_called_for_what_it_is_named(stream: Any) -> None:
+    assert [value for batch in DataLoader(stream, 2) for value in batch.tolist()] == [0, 1, 2, 3]

@@ -91,6 +91,10 @@ class IterableDataset(Dataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} must define __iter__(self)")
 
+    def _sharing_notice(self, readers: int) -> str | None:
+        """What a stream of feedline's has to tell the user when so many workers read it."""
+        return None
+
     def __add__(self, other: Iterable[T_co]) -> ChainDataset[T_co]:  # type: ignore[override]
         return ChainDataset([self, other])
 

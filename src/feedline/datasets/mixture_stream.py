@@ -99,10 +99,10 @@ class MixtureStream(IterableDataset[Any]):
         found = {ranks for ranks in map(_ranks_of, self.datasets.values()) if ranks[0] > 1}
         return found.pop() if len(found) == 1 else (1, 0)
 
-    def sharing_notice(self, readers: int) -> str | None:
+    def _sharing_notice(self, readers: int) -> str | None:
         """What its sources have to tell the user when so many workers read them."""
-        asked = (ask(source, "sharing_notice") for source in self.datasets.values())
-        said = (notice(readers if self.shard else 1) for notice in asked if callable(notice))
+        ours = (source for source in self.datasets.values() if isinstance(source, IterableDataset))
+        said = (source._sharing_notice(readers if self.shard else 1) for source in ours)
         return "\n".join(dict.fromkeys(filter(None, said))) or None
 
     def _check_ranks(self) -> None:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from feedline.datasets import IterableDataset, gives_shards
 from feedline.errors import OptionError, StateError, add_note, noted
-from feedline.errors.foreign import ask
 from feedline.machine.worker_info import id_reads, watch_for_counting
 from feedline.messages.outcome import BadSample, SourceCounts, error_line
 from feedline.messages.progress import PLACE, SINCE, Row, clock, unwatched
@@ -310,8 +309,7 @@ class StreamReader:
     def _open(self, dataset: Any, is_own_share: bool, record: Record) -> Iterator[Any]:
         source = record if "state" in record else None
         is_new = "anew" in record or (source is None and self._was_loaded)
-        notice = ask(dataset, "sharing_notice") if isinstance(dataset, IterableDataset) else None
-        if callable(notice) and (said := notice(self._shards)):
+        if isinstance(dataset, IterableDataset) and (said := dataset._sharing_notice(self._shards)):
             self.notices.append(said)
         if self._shards == 1:
             self._begin()

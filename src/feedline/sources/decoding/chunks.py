@@ -1,8 +1,8 @@
 """What libsndfile does not tell of WAV and AIFF files: whether all the sound is there that the header promises.
 
 Takes: a file object. Gives: nothing, or an error.
-Promises: only the headers of chunks are read. Programs that write into a pipe
-promise nothing: they leave a length of zero, which is refused, or nearly all that fits into 32 bits.
+Promises: only the headers of chunks are read. Programs that write into a pipe promise nothing: they leave a length of
+zero, which is refused, or nearly all that fits into 32 bits.
 Not its job: decoding (sound, media.sound_window).
 """
 

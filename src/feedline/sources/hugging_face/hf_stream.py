@@ -76,7 +76,7 @@ class HuggingFaceStream(UnitStream):
         shard.set_epoch(self.dataset.epoch)
         return _UnitReader(shard, unit, place)
 
-    def sharing_notice(self, readers: int) -> str | None:
+    def _sharing_notice(self, readers: int) -> str | None:
         """What to tell the user when so many workers read this rank's share."""
         readers *= self.ranks[0]
         if self._obstacle is None or readers == 1 or self.dataset.num_shards == 1:

@@ -159,9 +159,8 @@ class _Recording:
 
     def _before(self, first: int) -> int:
         """Where libsndfile may begin so that `first` is right."""
-        if (
-            self._ogg is not None and self._sound.subtype == "VORBIS"
-        ):  # a seek into the last page is off by what is cut from the page's end
+        if self._ogg is not None and self._sound.subtype == "VORBIS":
+            # A seek into the last page is off by what is cut from the page's end.
             return max(0, min(first, self._ogg.last_page - 1))
         if self._sound.subtype.startswith("MPEG_LAYER"):
             return max(0, first - RESERVOIR)
