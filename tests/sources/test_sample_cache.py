@@ -104,16 +104,27 @@ def test_a_second_epoch_reads_nothing_whoever_made_the_first(where: Any, data: D
     assert again.stored() == COUNT
 
 
-def test_memory_is_free_when_the_last_has_gone(data: Decoding) -> None:
+@pytest.fixture
+def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the lists that say who has which memory: its own, since another run of the tests has lists too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def in_memory(lists: Path) -> list[Path]:
+    return [*lists.glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
+
+
+def test_memory_is_free_when_the_last_has_gone(data: Decoding, lists: Path) -> None:
     one, two = cached(data, "memory"), cached(data, "memory")
     one[0]
     two[0]
     assert data.reads() == [0]
-    assert [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
+    assert in_memory(lists)
     del one
     assert two.stored() == 1
     del two
-    assert not [*Path(tempfile.gettempdir()).glob(f"feedline-{os.getuid()}-*-{'?' * 32}")]
+    assert not in_memory(lists)
     assert cached(data, "memory").stored() == 0
 
 
@@ -157,12 +168,10 @@ def test_another_container_does_not_forget_where_ours_is(tmp_path: Path) -> None
     assert own.stored() == 2
 
 
-def test_more_memory_than_there_is_is_refused(data: Decoding) -> None:
-    lists = f"feedline-{os.getuid()}-*-{'?' * 32}"
-    before = {*Path(tempfile.gettempdir()).glob(lists)}
+def test_more_memory_than_there_is_is_refused(data: Decoding, lists: Path) -> None:
     with pytest.raises(OptionError, match=r"are free for a cache in memory\. Give a smaller max_bytes, more memory"):
         cached(data, "memory", max_bytes=1 << 60)
-    assert {*Path(tempfile.gettempdir()).glob(lists)} <= before
+    assert not in_memory(lists)
     kept = cached(data, "memory", max_bytes=1 << 20)
     with pytest.raises(OptionError, match="are free for a cache in memory"):
         cached(data, "memory", max_bytes=1 << 60)
