@@ -59,6 +59,8 @@ SCRIPT = """
     sys.path.insert(0, {folder!r})
     if __name__ == "__main__":
         import feedline, slow
+        from feedline.workers import at_exit
+        at_exit.ENDING_SECONDS = 60  # on a busy machine Python's helper may not even have begun within half a second
         if "{where}" == "birth":  # while the server's process is made, and nobody knows its number yet
             from multiprocessing import util
             make = util.spawnv_passfds
