@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import multiprocessing
 import os
 import pickle
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -351,6 +354,39 @@ def test_where_openblas_does_not_show_its_number_it_is_told(monkeypatch: pytest.
     monkeypatch.setattr(one_thread, "_NUMBER", "no_such_variable")  # inherited by the forked worker
     (batch,) = DataLoader(Blas(), 2, num_workers=1, multiprocessing_context="fork")
     assert batch.tolist() == [1, 1]
+
+
+class Environment(Dataset[str]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> str:
+        return " ".join(f"{name[7:]}={value}" for name, value in sorted(os.environ.items()) if "FOREST_" in name)
+
+
+@every_process
+def test_a_worker_has_the_environment_as_it_is_now(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it is forked from a server that was started with another."""
+    for change, then in (("OAK=1 ELM=1", "ELM=1 OAK=1"), ("OAK=2 ASH=1", "ASH=1 OAK=2"), ("", "")):
+        with monkeypatch.context() as environment:
+            for each in change.split():
+                environment.setenv("FOREST_" + each.split("=")[0], each.split("=")[1])
+            assert [*DataLoader(Environment(), **kind)] == [[then]]
+
+
+def test_forked_workers_do_not_look_for_libraries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_thread.look_for_libraries()
+    monkeypatch.setattr(one_thread, "_searched", lambda: iter([]))  # inherited: nothing would be told to use one thread
+    (batch,) = DataLoader(Blas(), 2, num_workers=1, multiprocessing_context="fork")
+    assert batch.tolist() == [1, 1]
+
+
+def test_a_library_that_is_loaded_later_is_found(tmp_path: Path) -> None:
+    before = one_thread.look_for_libraries()
+    later = str(shutil.copy(_ctypes.__file__, tmp_path / "libgomp-of-another-package.so"))
+    ctypes.CDLL(later)
+    found = {library._name for library, _ in one_thread.look_for_libraries()}
+    assert found == {later, *(library._name for library, _ in before)}
 
 
 def shows_its_number(path: str) -> bool:

@@ -31,7 +31,7 @@ from feedline.workers import process_main
 from feedline.workers.dialect import Dialect
 from feedline.workers.job import Job
 from feedline.workers.main_guard import NAME
-from feedline.workers.one_thread import environment_of_new_workers
+from feedline.workers.one_thread import environment_of_new_workers, look_for_libraries
 from feedline.workers.shipping import Parcel, without_main, without_unimportable_main
 from feedline.workers.warm import ctrl_c_blocked, preloaded_by_the_user, processes_from
 from feedline.workers.wire import Descriptor, Lane
@@ -203,5 +203,6 @@ class Crew:
 @contextlib.contextmanager
 def _forked() -> Iterator[None]:
     fork_hazards.note_fork()
+    look_for_libraries()  # once, instead of in each worker
     with uninterrupted(), ctrl_c_blocked():
         yield

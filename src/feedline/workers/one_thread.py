@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from feedline.errors.checks import check_function, check_whole
 from feedline.machine import loaded_torch
+from feedline.machine.library_loads import library_loads
 from feedline.machine.worker_info import of_this_thread
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -35,7 +36,7 @@ def use_one_thread() -> None:
     """Called in a worker: sets libraries that are loaded already, and the environment for later ones."""
     for variable in VARIABLES:
         os.environ.setdefault(variable, "1")
-    for library, setters in _loaded_libraries():
+    for library, setters in look_for_libraries():
         _tell(library, setters, 1)
     # OpenMP's number holds for the thread that says it, and torch's for those to come, too.
     loaded_torch.set_num_threads(1)
@@ -69,7 +70,7 @@ class threads_per_worker:
 
     def _tell_all(self) -> None:
         os.environ.update(dict.fromkeys(VARIABLES, str(self.count)))
-        for library, setters in _loaded_libraries():
+        for library, setters in look_for_libraries():
             _tell(library, setters, self.count)
         loaded_torch.set_num_threads(self.count)
 
@@ -114,7 +115,24 @@ def _quietly_one(library: ctypes.CDLL) -> bool:
     return True
 
 
-def _loaded_libraries() -> Iterator[tuple[ctypes.CDLL, tuple[str, ...]]]:
+def look_for_libraries() -> list[tuple[ctypes.CDLL, tuple[str, ...]]]:
+    """The libraries that are loaded, and the functions that set their threads.
+
+    They are looked for again only if a library has been loaded since. A forked worker knows what its parent has found:
+    looking would take 1.5 ms of the 7 until it is ready (benchmarks/first_batch.py).
+    """
+    global _found
+    loads = library_loads()
+    if not loads or loads != _found[0]:
+        _found = loads, list(_searched())
+    return _found[1]
+
+
+_found: tuple[int, list[tuple[ctypes.CDLL, tuple[str, ...]]]] = (0, [])
+"""How many libraries had been loaded then, and those that were found."""
+
+
+def _searched() -> Iterator[tuple[ctypes.CDLL, tuple[str, ...]]]:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             paths = {line.rstrip("\n").partition("/")[2] for line in maps if "/" in line}
