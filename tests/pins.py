@@ -23,9 +23,12 @@ OLDEST = 10
 def pin(installed: Distribution) -> str:
     """The line for one package, without the part of its version that says where it was built (`2.13.0+cpu`)."""
     name, version = installed.metadata["Name"], installed.version.partition("+")[0]
-    needed = re.search(r">=\s*3\.(\d+)", installed.metadata.get("Requires-Python") or "")
-    newer = needed is not None and int(needed[1]) > OLDEST
-    return f"{name}=={version}" + (f" ; python_version >= '3.{needed[1]}'" if newer and needed else "")
+    needed = re.search(r">=\s*3\.(\d+)(?:\.(\d+))?", installed.metadata.get("Requires-Python") or "")
+    minor, patch = (int(part or 0) for part in needed.groups()) if needed else (0, 0)
+    if (minor, patch) <= (OLDEST, 0):
+        return f"{name}=={version}"
+    asked = f"python_full_version >= '3.{minor}.{patch}'" if patch else f"python_version >= '3.{minor}'"
+    return f"{name}=={version} ; {asked}"
 
 
 def main() -> None:
