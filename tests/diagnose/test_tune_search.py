@@ -192,11 +192,19 @@ gpus = st.builds(
 )
 
 
+def test_workers_that_wait_for_slow_copies_are_tried_with_pinned_memory() -> None:
+    """Neither more workers nor pinned memory alone gains anything, only both."""
+    machine = Machine(cpus=16.0, computing=0.25, copying=1 / 32, pinned_copying=1 / 64, step=0.0)
+    found = searched(machine)
+    assert found.best is not None
+    assert (found.best.setting.workers, found.best.setting.pinned) == (16, True)
+
+
 @settings(max_examples=few(200))
 @given(gpus, st.sampled_from([0.0, 0.02]))
 def test_with_a_gpu_within_a_tenth_of_the_best_of_the_grid_pinned_and_not(machine: Machine, noise: float) -> None:
     machine.noise = noise
-    found = searched(machine)
+    found = searched(machine, seconds=150)  # all is tried twice
     assert found.finished
     assert found.best is not None
     settings = [

@@ -8,9 +8,9 @@ Not its job: measuring (running), the choice (candidates), words (verdict).
 
 One worker and none come first: they show what a batch costs, and whether the dataset computes or waits. Settings that
 cannot be enough after that are not tried. Then each kind of workers is doubled until it is enough or gains nothing;
-the range between the last that was too slow and the first that was not is halved. Where there is a GPU, the choice is
-tried with pinned memory, and the search for workers done again if that is faster. Then come more batches ahead, more
-threads per worker, and the finalists once more in turns.
+the range between the last that was too slow and the first that was not is halved. Where there is a GPU, all this is
+done again with pinned memory, unless the step is kept busy without. Then come more batches ahead, more threads per
+worker, and the finalists once more in turns.
 """
 
 from __future__ import annotations
@@ -195,12 +195,18 @@ class Search:
     # Other things than more workers
 
     def _try_pinned(self) -> None:
-        """Pinned memory, from which copies to a GPU take less time. If it gains, fewer or more workers may be right."""
+        """Pinned memory, from which copies to a GPU take less time, and then fewer or more workers may be right.
+
+        As long as the step is not kept busy, that it gains nothing with the best number of workers does not say that it
+        would gain nothing with another: more of them may have waited for slow copies.
+        """
         best = self.best
         if best is None or not self.bounds.pins:
             return
         trial = self._try(best.setting._replace(pinned=True))
-        if trial is None or trial.failed or trial.batches_per_second < GAIN * best.batches_per_second:
+        if trial is None or trial.failed:
+            return
+        if best.keeps_up and trial.batches_per_second < GAIN * best.batches_per_second:
             return
         self._pinned = True
         self._try(self._with(0, best.setting.kind))
